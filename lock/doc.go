@@ -97,7 +97,7 @@ package lock
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
 // lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
-// Store.retryLate(); cmd/leasewheel/run.go runCommand.request().
+// Store.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.
 // Planted: 37.
@@ -161,7 +161,7 @@ package lock
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,
-// cmd/leasewheel/lock_report.go, cmd/leasewheel/internal/connect/foreign.go.
+// cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
 // Tests: lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
 // Planted: 19, 40, 42, 164, 216, 217, 220.

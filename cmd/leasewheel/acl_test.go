@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
@@ -51,11 +52,11 @@ func TestACL(t *testing.T) {
 	_, path := server.Addr()
 	env := []string{connect.URLVariable + "=unix://shop:" + commandtest.Secret + "@" + path}
 
-	p := commandtest.Start(t, env, run("orders:42", sh("echo done"))...)
+	p := commandtest.Start(t, env, runLock("orders:42", sh("echo done"))...)
 	assert.Equal(t, "done", p.Line())
 	assert.Equal(t, 0, p.Wait())
 	assert.Empty(t, refused(t, admin))
-	p = commandtest.Call(t, env, run("payments:42", sh("echo done"))...)
+	p = commandtest.Call(t, env, runLock("payments:42", sh("echo done"))...)
 	assert.Equal(t, exit.Unavailable, p.Wait())
 	p.RequireOneLine("lacks a permission")
 
@@ -74,7 +75,7 @@ func TestACLForms(t *testing.T) {
 	assert.Equal(t, "ACL SETUSER "+strings.Replace(strings.Join(leastUser(t, "fair"), " "), " >secret", "", 1)+"\n", command)
 	assert.Equal(t, command, commandtest.Ask(t, nil, exit.OK, "acl", "--fair", "--locks", "orders:*"))
 	assert.Equal(t, strings.Replace(command, "ACL SETUSER", "user", 1), commandtest.Ask(t, nil, exit.OK, "acl", "--acl-file", "--fair", "orders:*"))
-	var report aclReport
+	var report acl.Report
 	require.NoError(t, json.Unmarshal([]byte(commandtest.Ask(t, nil, exit.OK, "acl", "--json", "--fair", "orders:*")), &report))
 	assert.Equal(t, command, fmt.Sprintln("ACL SETUSER", report.User, strings.Join(report.Rules, " ")))
 	prefixed := commandtest.Ask(t, nil, exit.OK, "acl", "--prefix", "shop[1]:", "orders:*")
@@ -202,7 +203,7 @@ func TestLeastUserWithSentinels(t *testing.T) {
 		assert.Empty(t, refused(t, admin))
 	}
 
-	for _, rule := range rulesOf(aclUsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
+	for _, rule := range acl.RulesOf(acl.UsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
 		if rule[0] != '+' && rule[0] != '&' || rule == "+hello" || rule == "+ping" || rule == "+unsubscribe" {
 			continue // the client goes on without them for a while
 		}
@@ -238,9 +239,9 @@ func TestLeastUserOfAQuorum(t *testing.T) {
 		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
 	}
 	env := []string{connect.URLVariable + "=" + strings.Join(urls, " ")}
-	holder := commandtest.Start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
+	holder := commandtest.Start(t, env, runLock("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
 	assert.Equal(t, "held", holder.Line())
-	waiter := commandtest.Start(t, env, run("orders:42", sh("echo mine"))...)
+	waiter := commandtest.Start(t, env, runLock("orders:42", sh("echo mine"))...)
 	commandtest.Eventually(t, "renewed, and awaited", func() bool {
 		calls := called(t, admins[0])
 		return slices.Contains(calls, "pexpire") && slices.Contains(calls, "subscribe")

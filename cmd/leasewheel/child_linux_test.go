@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ const familySize = 5
 // startFamily runs a command that consists of a family, and returns it with the ids.
 func startFamily(t *testing.T, env []string, flags ...string) (p *commandtest.Process, pids []int) {
 	t.Helper()
-	p = commandtest.Start(t, env, run("job", sh(family), flags...)...)
+	p = commandtest.Start(t, env, runLock("job", sh(family), flags...)...)
 	for range familySize {
 		pids = append(pids, p.PIDLine())
 	}
@@ -75,7 +76,7 @@ func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 func TestRunKilledIgnores(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("echo held; echo $$; cat; echo done"), "--on-lost", "ignore")...)
+	p := commandtest.Start(t, env, runLock("job", sh("echo held; echo $$; cat; echo done"), "--on-lost", "ignore")...)
 	require.Equal(t, "held", p.Line())
 	p.Line()
 	guardPID := guardOf(t, p)
@@ -101,7 +102,7 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, env := commandtest.OnServer(t, redistest.Config{})
-			p := commandtest.Start(t, env, run("job", sh(test.script), "-v", "--on-lost", test.action)...)
+			p := commandtest.Start(t, env, runLock("job", sh(test.script), "-v", "--on-lost", test.action)...)
 			p.AwaitError("started")
 			require.Equal(t, "held", p.Line())
 			process, err := os.FindProcess(guardOf(t, p))
@@ -125,9 +126,16 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 // guardOf returns the process id of the guard of leasewheel run.
 func guardOf(t *testing.T, p *commandtest.Process) int {
 	t.Helper()
-	for _, pid := range descendants(p.Cmd.Process.Pid) {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if strings.Contains(string(line), guardCommand) {
+	parent := strconv.Itoa(p.Cmd.Process.Pid)
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, folder := range folders {
+		line, _ := os.ReadFile(folder + "/cmdline")
+		stat, _ := os.ReadFile(folder + "/stat")
+		_, after, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == parent && strings.Contains(string(line), "run-guard") {
+			pid, err := strconv.Atoi(filepath.Base(folder))
+			require.NoError(t, err)
 			return pid
 		}
 	}
@@ -141,7 +149,7 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
 	env = append(env, "ODD=\xff\xfe\n\x01")
-	p := commandtest.Start(t, env, run("job", []string{"--", "sh", "-c", `printf '%s|%s|\n' "$1" "$ODD"; ls -l /proc/self/fd`, "sh", "a\xffb"})...)
+	p := commandtest.Start(t, env, runLock("job", []string{"--", "sh", "-c", `printf '%s|%s|\n' "$1" "$ODD"; ls -l /proc/self/fd`, "sh", "a\xffb"})...)
 	assert.Equal(t, 0, p.Wait())
 	output := p.Stdout.String()
 	assert.True(t, strings.HasPrefix(output, "a\xffb|\xff\xfe\n\x01|\n"), "%q", output)
@@ -152,7 +160,7 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 // A guard that leasewheel run did not start returns an error.
 func TestGuardAlone(t *testing.T) {
 	t.Parallel()
-	p := commandtest.Start(t, nil, guardCommand)
+	p := commandtest.Start(t, nil, "run-guard")
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("only leasewheel run starts this command")
 }
@@ -162,7 +170,7 @@ func TestGuardAlone(t *testing.T) {
 func TestRunLeavesAlone(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!"))...)
+	p := commandtest.Start(t, env, runLock("job", sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!"))...)
 	pids := []int{p.PIDLine(), p.PIDLine()}
 	assert.Equal(t, 0, p.Wait())
 	for _, pid := range pids {

@@ -4,8 +4,10 @@ package main
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// leasewheel run: run.go, run_kind.go, supervise.go, guard_linux.go.
-// Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go.
+// leasewheel run: cmd/leasewheel/internal/run/run.go, cmd/leasewheel/internal/run/kind.go,
+// cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
+// Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go,
+// cmd/leasewheel/internal/run/supervise_linux_test.go.
 // Planted: 41, 150.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
@@ -13,9 +15,10 @@ package main
 // Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
 // Planted: 148, 154.
 //
-// leasewheel watch: watch.go, watch_print.go, watch_screen.go,
-// cmd/leasewheel/internal/connect/request_limit.go, docs/watch.schema.json.
-// Tests: watch_test.go, watch_linux_test.go.
+// leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
+// cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
+// docs/watch.schema.json.
+// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go.
 // Planted: 151.
 //
 // leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,
@@ -28,8 +31,9 @@ package main
 // Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
 // cmd/leasewheel/internal/reportfile/file_test.go.
 //
-// The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
-// Tests: security_test.go, acl_test.go, acl_keys_test.go.
+// The rights of users: cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go,
+// SECURITY.md; lock/redisstore/rights.go.
+// Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
 // Planted: 97.
 //
 // Help, completion, man pages, exit codes: root.go, help.go, completion.go,

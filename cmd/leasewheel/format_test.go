@@ -20,14 +20,14 @@ func TestPlainFormat(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	plain := []string{"--format", "plain"}
-	victim := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_OWNER; cat"), plain...)...)
+	victim := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_OWNER; cat"), plain...)...)
 	owner := victim.Line()
 	value, err := client.Get(t.Context(), "job").Result()
 	require.NoError(t, err)
 	assert.Equal(t, owner, value)
 
 	for format, code := range map[string]int{"plain": exit.NotAcquired, "redisson": exit.NotAcquired} {
-		p := commandtest.Call(t, env, run("job", sh("echo ran"), "-n", "--format", format)...)
+		p := commandtest.Call(t, env, runLock("job", sh("echo ran"), "-n", "--format", format)...)
 		assert.Equal(t, code, p.Wait(), format)
 		p.RequireOneLine("job")
 		assert.Empty(t, p.Stdout.String())
@@ -47,14 +47,14 @@ func TestPlainFormat(t *testing.T) {
 	assert.Equal(t, exit.Lost, victim.Wait())
 
 	require.NoError(t, client.HSet(t.Context(), "job", "user", "ada").Err())
-	p = commandtest.Call(t, env, run("job", sh("echo ran"), append(plain, "-n")...)...)
+	p = commandtest.Call(t, env, runLock("job", sh("echo ran"), append(plain, "-n")...)...)
 	assert.Equal(t, exit.Unavailable, p.Wait(), "a hash that is no lock is in the way")
 	p.RequireOneLine("job")
 }
 
 func TestFormatIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
+	for _, args := range [][]string{runLock("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
 		p := commandtest.Call(t, commandtest.Nowhere, append([]string{args[0], "--format", "redlock"}, args[1:]...)...)
 		assert.Equal(t, exit.Usage, p.Wait())
 		p.RequireOneLine(`there is no format "redlock"; accepted are redisson and plain`)

@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/look"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -190,7 +191,7 @@ func TestInspectCountsAllHolders(t *testing.T) {
 		`, java, n))
 	}
 	commands(t, client, fmt.Sprintf("HSET fair %s:0 1", shop))
-	inspect := func(name string) (report lockReport) {
+	inspect := func(name string) (report look.LockReport) {
 		require.NoError(t, json.Unmarshal([]byte(commandtest.Ask(t, env, exit.OK, "inspect", "--json", name)), &report))
 		return report
 	}
@@ -269,9 +270,9 @@ func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
 	begin := time.Now().Truncate(time.Second)
-	holder := commandtest.Start(t, env, run("job", sh("echo held; read line"), "--label", "nightly run")...)
+	holder := commandtest.Start(t, env, runLock("job", sh("echo held; read line"), "--label", "nightly run")...)
 	assert.Equal(t, "held", holder.Line())
-	var report lockReport
+	var report look.LockReport
 	commandtest.Eventually(t, "announced", func() bool {
 		text := commandtest.Ask(t, env, exit.OK, "inspect", "--json", "job")
 		requireLockSchema(t, text)
@@ -294,9 +295,9 @@ func TestInspectWhatRunHolds(t *testing.T) {
 func TestUnlockForce(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	victim := commandtest.Start(t, env, run("job", sh("echo held; cat"))...)
+	victim := commandtest.Start(t, env, runLock("job", sh("echo held; cat"))...)
 	assert.Equal(t, "held", victim.Line())
-	next := commandtest.Start(t, env, run("job", sh("echo mine; cat"), "-v")...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo mine; cat"), "-v")...)
 	next.AwaitError("waiting for lock")
 
 	p := commandtest.Call(t, env, "unlock", "job")
@@ -500,7 +501,7 @@ func listsEach(t *testing.T, env []string, count int) {
 	lines := commandtest.AskLines(t, env, "ls", "--json")
 	var listed, wanted []string
 	for _, line := range lines {
-		var report lockReport
+		var report look.LockReport
 		require.NoError(t, json.Unmarshal([]byte(line), &report))
 		listed = append(listed, report.Name)
 		require.Equal(t, "web-1", report.Holders[0].Client.Host)

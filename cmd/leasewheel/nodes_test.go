@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/look"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -48,7 +49,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 			for _, url := range urls {
 				flags = append(flags, "--redis", url)
 			}
-			p := commandtest.Call(t, nil, run("job", sh("echo ran"), flags...)...)
+			p := commandtest.Call(t, nil, runLock("job", sh("echo ran"), flags...)...)
 			assert.Equal(t, exit.Usage, p.Wait())
 			p.RequireOneLine(says)
 		})
@@ -69,7 +70,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 func TestLookupOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers, env := commandtest.OnQuorum(t)
-	victim := commandtest.Start(t, env, run("job", sh("echo held; cat"), "--ttl", "30s")...)
+	victim := commandtest.Start(t, env, runLock("job", sh("echo held; cat"), "--ttl", "30s")...)
 	assert.Equal(t, "held", victim.Line())
 	commands(t, servers[1].Client(t), fmt.Sprintf("HSET partial %s:1 1", java))
 	commandtest.Eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
@@ -84,7 +85,7 @@ func TestLookupOnAQuorum(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(commandtest.Ask(t, env, exit.OK, "inspect", "partial"), "server "))
 	decoder := json.NewDecoder(strings.NewReader(commandtest.Ask(t, env, exit.OK, "inspect", "--json", "partial")))
 	for n := range 3 {
-		var report lockReport
+		var report look.LockReport
 		require.NoError(t, decoder.Decode(&report))
 		assert.Equal(t, n == 1, report.Held)
 		assert.True(t, strings.HasSuffix(servers[n].URL(), report.Server), report.Server)
@@ -118,16 +119,16 @@ func TestLookupOnAQuorum(t *testing.T) {
 func TestRunOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers, env := commandtest.OnQuorum(t)
-	holder := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
+	holder := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
 	fence := holder.Line()
 	assert.NotEqual(t, "0", fence)
 	commandtest.Eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
 
-	p := commandtest.Call(t, env, run("job", sh("echo mine"), "-n")...)
+	p := commandtest.Call(t, env, runLock("job", sh("echo mine"), "-n")...)
 	assert.Equal(t, exit.NotAcquired, p.Wait())
 	p.RequireOneLine("another owner")
 
-	next := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
 	next.AwaitError("waiting for lock")
 	servers[1].Kill()
 	require.NoError(t, holder.Stdin.Close())
@@ -144,7 +145,7 @@ func TestRunWithoutAMajority(t *testing.T) {
 	servers, env := commandtest.OnQuorum(t)
 	servers[0].Kill()
 	servers[2].Kill()
-	p := commandtest.Call(t, env, run("job", sh("echo ran"), "-n")...)
+	p := commandtest.Call(t, env, runLock("job", sh("echo ran"), "-n")...)
 	assert.Equal(t, exit.Unavailable, p.Wait())
 	p.RequireOneLine("2 are needed")
 }

@@ -42,7 +42,7 @@ func TestOutputBlocks(t *testing.T) {
 
 	// One of two permits is in use, and one process waits for a semaphore that has none left.
 	second := holder(t, env, "--permits", "2")
-	waiting := commandtest.Start(t, env, run("job", sh("true"), "--permits", "2", "-v")...)
+	waiting := commandtest.Start(t, env, runLock("job", sh("true"), "--permits", "2", "-v")...)
 	waiting.AwaitError("waiting for lock")
 	client := server.Client(t)
 	commandtest.Eventually(t, "subscribed", func() bool {

@@ -40,7 +40,7 @@ func TestPrefix(t *testing.T) {
 				with := func(command string, args ...string) []string {
 					return append(append([]string{command}, flags...), args...)
 				}
-				holder := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
+				holder := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
 				assert.Equal(t, "job", holder.Line())
 				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
 				assert.Zero(t, client.Exists(t.Context(), "job").Val())
@@ -59,7 +59,7 @@ func TestPrefix(t *testing.T) {
 				assert.Equal(t, exit.Lost, holder.Wait())
 
 				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())
-				p := commandtest.Call(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
+				p := commandtest.Call(t, env, runLock("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
 				assert.Equal(t, exit.Unavailable, p.Wait(), "the key of the name is no lock")
 				p.RequireOneLine("a hash, not a lock")
 			})
@@ -99,7 +99,7 @@ func TestPubSubMode(t *testing.T) {
 
 func TestStoreFlagsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
+	for _, args := range [][]string{runLock("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
 		p := commandtest.Call(t, commandtest.Nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
 		assert.Equal(t, exit.Usage, p.Wait())
 		p.RequireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
@@ -137,14 +137,14 @@ func TestVariables(t *testing.T) {
 	}
 	t.Setenv(connect.URLVariable, "redis://a redis://b")
 	for _, args := range [][]string{
-		run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}, {"watch"}, {"doctor"}, {"queue", "stats", "a"}, {"bench", "lock"},
+		runLock("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}, {"watch"}, {"doctor"}, {"queue", "stats", "a"}, {"bench", "lock"},
 	} {
 		p := commandtest.Call(t, nil, args...)
 		assert.Equal(t, exit.Usage, p.Wait(), args)
 		p.RequireOneLine("2 servers")
 	}
 	t.Setenv(connect.PubSubVariable, "loud")
-	for _, args := range [][]string{run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
+	for _, args := range [][]string{runLock("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
 		p := commandtest.Call(t, nil, args...)
 		assert.Equal(t, exit.Usage, p.Wait(), args)
 		p.RequireOneLine(connect.PubSubVariable + ` "loud": accepted are auto, on, off and both`)

@@ -7,10 +7,11 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/bench"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/demo"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/run"
 )
 
 // processCommands are the commands that start, signal and freeze processes.
 func processCommands() []*cobra.Command {
-	commands := []*cobra.Command{newRunCommand(), demo.NewCommand(), bench.NewCommand(), demo.NewWorkerCommand(), bench.NewContenderCommand()}
-	return append(commands, guardCommands()...)
+	commands := []*cobra.Command{run.NewCommand(), demo.NewCommand(), bench.NewCommand(), demo.NewWorkerCommand(), bench.NewContenderCommand()}
+	return append(commands, run.GuardCommands()...)
 }

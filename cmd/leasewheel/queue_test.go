@@ -21,6 +21,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/queue"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -191,7 +192,7 @@ first due  20\S+Z
 $`, commandtest.Ask(t, env, exit.OK, "queue", "stats", "mails"))
 	text := commandtest.Ask(t, env, exit.OK, "queue", "stats", "--json", "mails")
 	requireSchema(t, "queue-stats", text)
-	var report queueStatsReport
+	var report queue.StatsReport
 	require.NoError(t, json.Unmarshal([]byte(text), &report))
 	assert.Equal(t, [4]int64{1, 2, 1, 2}, [4]int64{report.Ready, report.Delayed, report.Leased, report.Dead})
 	requireSchema(t, "queue-stats", commandtest.Ask(t, env, exit.OK, "queue", "stats", "--json", "other"))

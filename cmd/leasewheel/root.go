@@ -7,7 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/accuracy"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/doctor"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/look"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/queue"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
@@ -55,13 +59,13 @@ func newRootCommand() *cobra.Command {
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		accuracy.NewCommand(),
-		newLsCommand(),
-		newWatchCommand(),
-		newInspectCommand(),
-		newUnlockCommand(),
-		newDoctorCommand(),
-		newACLCommand(),
-		newQueueCommand(),
+		look.NewListCommand(),
+		look.NewWatchCommand(),
+		look.NewInspectCommand(),
+		look.NewUnlockCommand(),
+		doctor.NewCommand(),
+		acl.NewCommand(),
+		queue.NewCommand(),
 		version.NewCommand(),
 	)
 	root.AddCommand(processCommands()...)

@@ -41,7 +41,7 @@ func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	} {
 		for _, flags := range [][]string{{"-n", "-E", "0"}, {"-w", "10s", "-E", "0"}, nil, {"--format", "plain", "-n", "-E", "0"}} {
 			t.Run(name+" "+strings.Join(flags, " "), func(t *testing.T) {
-				p := commandtest.Call(t, env, run(name, sh("echo ran"), flags...)...)
+				p := commandtest.Call(t, env, runLock(name, sh("echo ran"), flags...)...)
 				assert.Equal(t, exit.Unavailable, p.Wait())
 				p.RequireOneLine("the key of this name is " + kind + ", not a lock")
 				assert.Empty(t, p.Stdout.String())
@@ -60,8 +60,8 @@ func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 	_, err := locker.Mutex("redisson").Lock(ctx)
 	require.NoError(t, err)
 	for _, args := range [][]string{
-		run("plain", sh("echo ran"), "-n", "-E", "3"),
-		run("redisson", sh("echo ran"), "-n", "-E", "3", "--format", "plain"),
+		runLock("plain", sh("echo ran"), "-n", "-E", "3"),
+		runLock("redisson", sh("echo ran"), "-n", "-E", "3", "--format", "plain"),
 	} {
 		p := commandtest.Call(t, env, args...)
 		assert.Equal(t, 3, p.Wait())
@@ -90,7 +90,7 @@ func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 		"orders:session": {exit.Unavailable, "a value other than a string, not a lock"},
 		"orders:lock":    {0, "another family of locks"},
 	} {
-		p := commandtest.Call(t, env, run(name, sh("echo ran"), "-n", "-E", "0")...)
+		p := commandtest.Call(t, env, runLock(name, sh("echo ran"), "-n", "-E", "0")...)
 		assert.Equal(t, test.code, p.Wait(), name)
 		p.RequireOneLine(test.says)
 		assert.Empty(t, p.Stdout.String())

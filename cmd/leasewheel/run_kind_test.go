@@ -22,14 +22,14 @@ func TestRunSharesReads(t *testing.T) {
 	_, env := commandtest.OnServer(t, redistest.Config{})
 	excluded := func(flags ...string) {
 		t.Helper()
-		p := commandtest.Call(t, env, run("job", sh("echo ran"), append(flags, "-n")...)...)
+		p := commandtest.Call(t, env, runLock("job", sh("echo ran"), append(flags, "-n")...)...)
 		assert.Equal(t, exit.NotAcquired, p.Wait(), "%q", flags)
 		assert.Empty(t, p.Stdout.String())
 		p.RequireOneLine("not acquired")
 	}
 	held := holder(t, env, "-s")
 	for _, reader := range []string{"--read", "--shared"} {
-		p := commandtest.Start(t, env, run("job", sh("echo beside"), reader, "-n")...)
+		p := commandtest.Start(t, env, runLock("job", sh("echo beside"), reader, "-n")...)
 		assert.Equal(t, 0, p.Wait())
 		assert.Equal(t, "beside\n", p.Stdout.String())
 	}
@@ -56,7 +56,7 @@ func TestRunInOrderOfArrival(t *testing.T) {
 	held := holder(t, env, "--fair")
 	var waiting []*commandtest.Process
 	for i := range 3 {
-		waiting = append(waiting, commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "--fair")...))
+		waiting = append(waiting, commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "--fair")...))
 		commandtest.Eventually(t, "in the queue", func() bool {
 			return client.LLen(t.Context(), "redisson_lock_queue:{job}").Val() == int64(i+1)
 		})
@@ -75,17 +75,17 @@ func TestRunTakesPermits(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	first, second := holder(t, env, "--permits", "2"), holder(t, env, "--permits", "2")
-	p := commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", "2", "-n")...)
+	p := commandtest.Call(t, env, runLock("job", sh("echo ran"), "--permits", "2", "-n")...)
 	assert.Equal(t, exit.NotAcquired, p.Wait())
 	p.RequireOneLine("not acquired")
 
 	for _, number := range []string{"1", "3"} {
-		p = commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", number)...)
+		p = commandtest.Call(t, env, runLock("job", sh("echo ran"), "--permits", number)...)
 		assert.Equal(t, exit.Unavailable, p.Wait())
 		p.RequireOneLine("has 2 permits, not " + number)
 	}
 
-	waiting := commandtest.Start(t, env, run("job", sh("echo ran"), "--permits", "2", "-v")...)
+	waiting := commandtest.Start(t, env, runLock("job", sh("echo ran"), "--permits", "2", "-v")...)
 	waiting.AwaitError("waiting for lock")
 	require.NoError(t, first.Stdin.Close())
 	assert.Equal(t, 0, waiting.Wait())
@@ -105,7 +105,7 @@ func TestRunOutlivesItsSemaphore(t *testing.T) {
 			server, env := commandtest.OnServer(t, redistest.Config{})
 			client := server.Client(t)
 			held := holder(t, env, "--permits", "1")
-			waiting := commandtest.Start(t, env, run("job", sh("echo ran"), append(limit, "--permits", "1")...)...)
+			waiting := commandtest.Start(t, env, runLock("job", sh("echo ran"), append(limit, "--permits", "1")...)...)
 			commandtest.Eventually(t, "subscribed", func() bool {
 				return client.PubSubNumSub(t.Context(), "redisson_sc:{job}").Val()["redisson_sc:{job}"] > 0
 			})
@@ -129,7 +129,7 @@ func TestRunOnAKeyThatIsNoSemaphore(t *testing.T) {
 	} {
 		require.NoError(t, client.Del(t.Context(), "job").Err())
 		require.NoError(t, make())
-		p := commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", "2")...)
+		p := commandtest.Call(t, env, runLock("job", sh("echo ran"), "--permits", "2")...)
 		assert.Equal(t, exit.Unavailable, p.Wait(), name)
 		assert.Empty(t, p.Stdout.String())
 		p.RequireOneLine(`"job"`)
@@ -163,7 +163,7 @@ func TestRunRefusesHoldsThatContradict(t *testing.T) {
 		"--hold-at-least 9600h0m0s: accepted are up to":      {"--hold-at-least", "400d"},
 		"--hold-at-least is not for --read and --write":      {"--hold-at-least", "1m", "-s"},
 	} {
-		p := commandtest.Call(t, commandtest.Nowhere, run("job", sh("echo ran"), flags...)...)
+		p := commandtest.Call(t, commandtest.Nowhere, runLock("job", sh("echo ran"), flags...)...)
 		assert.Equal(t, exit.Usage, p.Wait())
 		assert.Contains(t, p.Stderr.String(), text)
 	}
@@ -179,10 +179,10 @@ func TestRunHoldsAtLeast(t *testing.T) {
 			server, env := commandtest.OnServer(t, redistest.Config{})
 			client := server.Client(t)
 			flags = append(flags, "--hold-at-least", "2h")
-			p := commandtest.Start(t, env, run("job", sh("echo ran; exit 3"), flags...)...)
+			p := commandtest.Start(t, env, runLock("job", sh("echo ran; exit 3"), flags...)...)
 			assert.Equal(t, 3, p.Wait())
 			assert.Equal(t, "ran\n", p.Stdout.String())
-			late := commandtest.Call(t, env, run("job", sh("echo twice"), append(flags, "-n", "-E", "0")...)...)
+			late := commandtest.Call(t, env, runLock("job", sh("echo twice"), append(flags, "-n", "-E", "0")...)...)
 			assert.Equal(t, 0, late.Wait())
 			late.RequireOneLine("not acquired")
 			if name != "permits" { // whose ends are not those of a key

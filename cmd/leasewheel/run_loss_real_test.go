@@ -20,7 +20,7 @@ import (
 func TestRunSignalsTheCommandOnALoss(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	const ttl = 4 * time.Second
-	p := commandtest.Start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
+	p := commandtest.Start(t, env, runLock("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
 	require.Equal(t, "held", p.Line())
 	deleted := time.Now()
 	forceOpen(t, server, "job")
@@ -30,7 +30,7 @@ func TestRunSignalsTheCommandOnALoss(t *testing.T) {
 	p.RequireReport("lost, deleted; sending SIGTERM")
 }
 
-// A connect.Server that does not answer cannot report a loss. The command gets its signal in
+// A server that does not answer cannot report a loss. The command gets its signal in
 // time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	const ttl = 3 * time.Second
@@ -46,7 +46,7 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, env := commandtest.OnServer(t, redistest.Config{})
-			p := commandtest.Start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
+			p := commandtest.Start(t, env, runLock("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
 			pid := p.PIDLine()
 			p.Line()
 			server.Pause()
@@ -73,11 +73,11 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
+	p := commandtest.Start(t, env, runLock("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	require.Equal(t, "held", p.Line())
 	p.Signal(unix.SIGSTOP)
 	// A waiter gets the lock once the frozen holder's lease has run out.
-	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo mine"))...)
 	assert.Equal(t, "mine", next.Line())
 	assert.Equal(t, 0, next.Wait())
 	p.Signal(unix.SIGCONT)
@@ -92,10 +92,10 @@ func TestRunFrozenHolder(t *testing.T) {
 func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
+	p := commandtest.Start(t, env, runLock("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
 	require.Equal(t, "held", p.Line())
 	p.Signal(unix.SIGSTOP)
-	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo mine"))...)
 	assert.Equal(t, "mine", next.Line())
 	require.NoError(t, p.Stdin.Close())
 	p.Signal(unix.SIGCONT)
@@ -137,7 +137,7 @@ func TestRunEndsTheWholeGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, env := commandtest.OnServer(t, redistest.Config{})
 			script := fmt.Sprintf("sh -c %q & echo $!; wait", child)
-			p := commandtest.Start(t, env, run("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
+			p := commandtest.Start(t, env, runLock("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
 			pid := p.PIDLine()
 			forceOpen(t, server, "job")
 			assert.Equal(t, exit.Lost, p.Wait())

@@ -42,7 +42,7 @@ func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 func TestRunCannotRelease(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("echo held; cat; exit 4"), "-n")...)
+	p := commandtest.Start(t, env, runLock("job", sh("echo held; cat; exit 4"), "-n")...)
 	require.Equal(t, "held", p.Line())
 	server.Kill()
 	require.NoError(t, p.Stdin.Close())
@@ -66,7 +66,7 @@ func TestRunKilled(t *testing.T) {
 	} {
 		t.Run(action, func(t *testing.T) {
 			note := filepath.Join(t.TempDir(), "note")
-			p := commandtest.Start(t, env, run(action, []string{"--", "sh", "-c", script, note}, "--on-lost", action)...)
+			p := commandtest.Start(t, env, runLock(action, []string{"--", "sh", "-c", script, note}, "--on-lost", action)...)
 			pid := p.PIDLine()
 			require.NoError(t, p.Cmd.Process.Kill())
 			commandtest.Eventually(t, "gone", func() bool { return commandtest.Gone(pid) })

@@ -66,7 +66,7 @@ func TestRunServerTrouble(t *testing.T) {
 		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
 			t.Run(name+" "+flags[0], func(t *testing.T) {
 				t.Parallel() // most of it is waiting for the server
-				p := commandtest.Call(t, []string{connect.URLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
+				p := commandtest.Call(t, []string{connect.URLVariable + "=" + test.url}, runLock(test.lock, sh("echo ran"), flags...)...)
 				assert.Equal(t, exit.Unavailable, p.Wait())
 				p.RequireOneLine(test.says)
 				assert.Empty(t, p.Stdout.String())
@@ -103,11 +103,11 @@ func TestRunWaitsForAForeignLock(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	client, ctx := server.Client(t), commandtest.Bounded(t)
 	require.NoError(t, client.Set(ctx, "job", "foreign", time.Minute).Err())
-	p := commandtest.Call(t, env, run("job", sh("true"), "-n")...)
+	p := commandtest.Call(t, env, runLock("job", sh("true"), "-n")...)
 	assert.Equal(t, exit.NotAcquired, p.Wait())
 	p.RequireOneLine("another family of locks")
 
-	p = commandtest.Start(t, env, run("job", sh("echo mine"), "-v")...)
+	p = commandtest.Start(t, env, runLock("job", sh("echo mine"), "-v")...)
 	p.AwaitError("waiting for lock")
 	require.NoError(t, client.PExpire(ctx, "job", time.Millisecond).Err())
 	assert.Equal(t, "mine", p.Line())
@@ -119,7 +119,7 @@ func TestRunWaitsForAServerThatRestarts(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Kill()
-	p := commandtest.Start(t, env, run("job", sh("echo ran"))...)
+	p := commandtest.Start(t, env, runLock("job", sh("echo ran"))...)
 	server.Restart(t)
 	assert.Equal(t, "ran", p.Line())
 	assert.Equal(t, 0, p.Wait())
@@ -251,7 +251,7 @@ func TestRunByTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := run(name, sh("exit 0"), append(test.flags, "-n")...)
+			args := runLock(name, sh("exit 0"), append(test.flags, "-n")...)
 			if test.code == 0 {
 				p := commandtest.Start(t, []string{requestsTake + "=1m"}, args...)
 				assert.Equal(t, 0, p.Wait())

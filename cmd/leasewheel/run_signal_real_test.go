@@ -24,7 +24,7 @@ func TestRunAvoidsTheLossesOfConsulLock(t *testing.T) {
 		// Until 9788's server answered; here it never does: the signal comes before the
 		// lease runs out. TestRunEndsTheCommandBeforeTheLeaseRunsOut has the times.
 		server, env := commandtest.OnServer(t, redistest.Config{})
-		p := commandtest.Start(t, env, run("9788", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
+		p := commandtest.Start(t, env, runLock("9788", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 		require.Equal(t, "held", p.Line())
 		server.Pause()
 		defer server.Resume()

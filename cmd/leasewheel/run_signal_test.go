@@ -27,7 +27,7 @@ echo ready; while :; do sleep 0.02; done`
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh(signalled))...)
+	p := commandtest.Start(t, env, runLock("job", sh(signalled))...)
 	require.Equal(t, "ready", p.Line())
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM} {
 		p.Signal(sig)
@@ -43,14 +43,14 @@ func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	held := holder(t, env)
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
-		p := commandtest.Start(t, env, run("job", sh("echo ran"), "-v")...)
+		p := commandtest.Start(t, env, runLock("job", sh("echo ran"), "-v")...)
 		p.AwaitError("waiting for lock")
 		p.Signal(sig)
 		assert.Equal(t, 128+int(sig), p.Wait(), unix.SignalName(sig))
 		assert.Empty(t, p.Stdout.String())
 		assert.NotContains(t, p.Stderr.String(), "goroutine ")
 	}
-	patient := commandtest.Start(t, env, run("job", sh("echo ran"), "-v")...)
+	patient := commandtest.Start(t, env, runLock("job", sh("echo ran"), "-v")...)
 	patient.AwaitError("waiting for lock")
 	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2} {
 		patient.Signal(sig)
@@ -87,7 +87,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 // of the command is left, and returns leasewheel's exit code.
 func stranded(t *testing.T, env []string, name string, do func(*commandtest.Process), flags ...string) int {
 	t.Helper()
-	p := commandtest.Start(t, env, run(name, sh("sh -c 'echo $$; exec sleep 1000'; exit $?"), flags...)...)
+	p := commandtest.Start(t, env, runLock(name, sh("sh -c 'echo $$; exec sleep 1000'; exit $?"), flags...)...)
 	pid := p.PIDLine()
 	do(p)
 	code := p.Wait()
@@ -114,11 +114,11 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 	t.Run("1155: SIGINT, as Ctrl-C sends it to all, is not waited out", func(t *testing.T) {
 		// The command ends at its own pace and leasewheel with it, not before:
 		// the lock is held as long as the command runs.
-		p := commandtest.Start(t, env, run("1155", sh("trap 'echo terminated; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
+		p := commandtest.Start(t, env, runLock("1155", sh("trap 'echo terminated; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
 		require.Equal(t, "held", p.Line())
 		p.Signal(unix.SIGINT)
 		require.Equal(t, "terminated", p.Line())
-		other := commandtest.Call(t, env, run("1155", sh("true"), "-n")...)
+		other := commandtest.Call(t, env, runLock("1155", sh("true"), "-n")...)
 		assert.Equal(t, exit.NotAcquired, other.Wait())
 		require.NoError(t, p.Stdin.Close())
 		assert.Equal(t, 6, p.Wait())

@@ -27,8 +27,8 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // of it still runs.
 func sh(script string) []string { return []string{"--", "sh", "-c", script} }
 
-// run is a command line whose lease no stall of the machine ends, unless flags shorten it.
-func run(name string, command []string, flags ...string) []string {
+// runLock is a command line of leasewheel run whose lease no stall of the machine ends, unless flags shorten it.
+func runLock(name string, command []string, flags ...string) []string {
 	return slices.Concat([]string{"run", "--ttl", "1h"}, flags, []string{name}, command)
 }
 
@@ -41,7 +41,7 @@ func TestRunExitsWithTheCommandsCode(t *testing.T) {
 		"kill -KILL $$": 137,
 	} {
 		t.Run(script, func(t *testing.T) {
-			p := commandtest.Start(t, env, run("job", sh(script))...)
+			p := commandtest.Start(t, env, runLock("job", sh(script))...)
 			assert.Equal(t, code, p.Wait())
 			assert.Empty(t, p.Stderr.String())
 		})
@@ -70,7 +70,7 @@ func TestRunTakesTheCommandAsFlockDoes(t *testing.T) {
 func TestRunPassesStandardInput(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", []string{"--", "cat"})...)
+	p := commandtest.Start(t, env, runLock("job", []string{"--", "cat"})...)
 	fmt.Fprintln(p.Stdin, "through")
 	assert.Equal(t, "through", p.Line())
 	require.NoError(t, p.Stdin.Close())
@@ -147,7 +147,7 @@ func TestRunRefusesArguments(t *testing.T) {
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	p := commandtest.Call(t, nil, run("job", sh("true"))...)
+	p := commandtest.Call(t, nil, runLock("job", sh("true"))...)
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
 }
@@ -168,7 +168,7 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			// The server does not exist: the lock cannot even be requested.
-			p := commandtest.Call(t, commandtest.Nowhere, run("job", []string{"--", command})...)
+			p := commandtest.Call(t, commandtest.Nowhere, runLock("job", []string{"--", command})...)
 			assert.Equal(t, test.code, p.Wait())
 			p.RequireOneLine(test.says)
 		})
@@ -181,7 +181,7 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte{0x7f, 'n', 'o'}, 0o700))
-	p := commandtest.Start(t, env, run("job", []string{"--", garbage})...)
+	p := commandtest.Start(t, env, runLock("job", []string{"--", garbage})...)
 	assert.Equal(t, exit.CannotExec, p.Wait())
 	p.RequireOneLine("exec format error")
 	held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
@@ -192,7 +192,7 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 // holder starts a process that holds the lock until the end of its standard input.
 func holder(t *testing.T, env []string, flags ...string) *commandtest.Process {
 	t.Helper()
-	p := commandtest.Start(t, env, run("job", sh("echo held; cat"), flags...)...)
+	p := commandtest.Start(t, env, runLock("job", sh("echo held; cat"), flags...)...)
 	require.Equal(t, "held", p.Line())
 	return p
 }
@@ -215,7 +215,7 @@ func TestRunNotAcquired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			p := commandtest.Call(t, env, run("job", sh("echo ran"), test.flags...)...)
+			p := commandtest.Call(t, env, runLock("job", sh("echo ran"), test.flags...)...)
 			assert.Equal(t, test.code, p.Wait())
 			assert.GreaterOrEqual(t, time.Since(begin), test.least)
 			assert.Empty(t, p.Stdout.String())
@@ -230,9 +230,9 @@ func TestRunWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
 	first := holder(t, env)
-	second := commandtest.Start(t, env, run("job", sh("echo mine"), "--verbose")...)
+	second := commandtest.Start(t, env, runLock("job", sh("echo mine"), "--verbose")...)
 	second.AwaitError("waiting for lock")
-	third := commandtest.Start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1h")...)
+	third := commandtest.Start(t, env, runLock("job", sh("echo mine"), "--verbose", "-w", "1h")...)
 	third.AwaitError("waiting for lock")
 	assert.Empty(t, second.Stdout.String())
 	require.NoError(t, first.Stdin.Close())
@@ -259,7 +259,7 @@ func TestRunEnvironment(t *testing.T) {
 		return all
 	}
 	begin := time.Now()
-	p := commandtest.Start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20m")...)
+	p := commandtest.Start(t, env, runLock("job", sh(describe+"; cat"), "--ttl", "20m")...)
 	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 5 })
 	owners, err := server.Client(t).HKeys(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
@@ -275,7 +275,7 @@ func TestRunEnvironment(t *testing.T) {
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 
-	p = commandtest.Start(t, env, run("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
+	p = commandtest.Start(t, env, runLock("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
 	require.Equal(t, 0, p.Wait())
 	got = variables(p)
 	assert.Equal(t, server.URL(), got[connect.URLVariable])
@@ -290,7 +290,7 @@ func TestRunEnvironment(t *testing.T) {
 func TestRunVerbose(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("exit 3"), "-v")...)
+	p := commandtest.Start(t, env, runLock("job", sh("exit 3"), "-v")...)
 	assert.Equal(t, 3, p.Wait())
 	for _, says := range []string{`acquired lock "job"`, "fencing token", `released lock "job"`, "exit code 3"} {
 		assert.Contains(t, p.Stderr.String(), says)
@@ -302,17 +302,13 @@ func TestRunReadsTheURLFromAFile(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte(server.URL()+"\n"), 0o600))
-	p := commandtest.Start(t, commandtest.Nowhere, run("job", sh("echo ran"), "--redis-file", file)...)
+	p := commandtest.Start(t, commandtest.Nowhere, runLock("job", sh("echo ran"), "--redis-file", file)...)
 	assert.Equal(t, 0, p.Wait())
 	assert.Equal(t, "ran\n", p.Stdout.String())
 }
 
-// A label is made of any executable's name.
-func TestRunLabelsItsCommand(t *testing.T) {
-	for name, label := range map[string]string{"/usr/bin/backup": "backup", "./näh": "näh", "a\xff\x1b[2J": "a??[2J", "/": "/"} {
-		assert.Equal(t, label, labelOf(name))
-	}
-	p := commandtest.Call(t, commandtest.Nowhere, run("job", sh("true"), "--label", "two\nlines")...)
+func TestRunRefusesALabel(t *testing.T) {
+	p := commandtest.Call(t, commandtest.Nowhere, runLock("job", sh("true"), "--label", "two\nlines")...)
 	assert.Equal(t, exit.Usage, p.Wait())
 	assert.Contains(t, p.Stderr.String(), "Label is unfit")
 }
@@ -344,8 +340,8 @@ func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 func TestRunMaxHold(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, run("job", sh("cat"), "--max-hold", "100ms")...)
+	p := commandtest.Start(t, env, runLock("job", sh("cat"), "--max-hold", "100ms")...)
 	assert.Equal(t, exit.Lost, p.Wait())
 	p.RequireReport("--max-hold is over")
-	assert.Equal(t, 0, commandtest.Start(t, env, run("job", sh("true"), "-n")...).Wait())
+	assert.Equal(t, 0, commandtest.Start(t, env, runLock("job", sh("true"), "-n")...).Wait())
 }

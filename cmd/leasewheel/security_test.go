@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -29,10 +30,10 @@ import (
 func leastUser(t *testing.T, uses ...string) []string {
 	t.Helper()
 	for _, use := range uses {
-		require.True(t, slices.ContainsFunc(aclUses, func(u aclUse) bool { return u.flag == use }), use)
+		require.True(t, slices.ContainsFunc(acl.Uses, func(u acl.Use) bool { return u.Flag == use }), use)
 	}
-	wanted := aclUsesOf(func(flag string) bool { return slices.Contains(uses, flag) })
-	return append([]string{"leasewheel", "on", ">secret"}, rulesOf(wanted, examplePattern)...)
+	wanted := acl.UsesOf(func(flag string) bool { return slices.Contains(uses, flag) })
+	return append([]string{"leasewheel", "on", ">secret"}, acl.RulesOf(wanted, acl.ExamplePattern)...)
 }
 
 // SECURITY.md has the rules that leasewheel acl prints.
@@ -41,15 +42,15 @@ func TestSecurityDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)\n```\n((?:user |  ).*?)```").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, len(aclUses))
-	for i, u := range aclUses {
-		rules := strings.TrimPrefix(u.rules, "\n") + "\n"
-		if u.apart || u.flag == "locks" {
-			rules = "user leasewheel on >PASSWORD " + aclBase + "\n" + rules
+	require.Len(t, blocks, len(acl.Uses))
+	for i, u := range acl.Uses {
+		rules := strings.TrimPrefix(u.Rules, "\n") + "\n"
+		if u.Apart || u.Flag == "locks" {
+			rules = "user leasewheel on >PASSWORD " + acl.Base + "\n" + rules
 		}
-		assert.Equal(t, rules, string(blocks[i][1]), u.flag)
-		if u.flag != "locks" {
-			assert.Regexp(t, "\\(`--"+u.flag+"`", string(text), "the flag is named")
+		assert.Equal(t, rules, string(blocks[i][1]), u.Flag)
+		if u.Flag != "locks" {
+			assert.Regexp(t, "\\(`--"+u.Flag+"`", string(text), "the flag is named")
 		}
 	}
 }

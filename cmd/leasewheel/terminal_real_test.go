@@ -121,7 +121,7 @@ const (
 // A command in a process group of its own may read the terminal nevertheless.
 func TestRunCommandReadsTheTerminal(t *testing.T) {
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	c := openConsole(t, env, run("job", sh("echo your name?; read name; echo hello $name; read place; echo from $place"))...)
+	c := openConsole(t, env, runLock("job", sh("echo your name?; read name; echo hello $name; read place; echo from $place"))...)
 	c.await("your name?")
 	c.press("ada\n")
 	c.await("hello ada")
@@ -138,7 +138,7 @@ func TestRunCtrlC(t *testing.T) {
 		"with the terminal":    "trap 'echo caught; exit 5' INT; read line; echo ready; read line",
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := openConsole(t, env, run("job", sh(script))...)
+			c := openConsole(t, env, runLock("job", sh(script))...)
 			if strings.Contains(script, "read") {
 				c.press("begin\n")
 			}
@@ -159,7 +159,7 @@ func TestRunCtrlZ(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			flag := t.TempDir() + "/flag"
-			c := openConsole(t, env, run("job", []string{"--", "sh", "-c", script, flag}, "--ttl", "1m")...)
+			c := openConsole(t, env, runLock("job", []string{"--", "sh", "-c", script, flag}, "--ttl", "1m")...)
 			if strings.HasPrefix(script, "read") {
 				c.press("begin\n")
 			}
@@ -184,11 +184,11 @@ func TestRunCtrlZ(t *testing.T) {
 // A job that was stopped for longer than its lease gets its signal when it continues.
 func TestRunStoppedForTooLong(t *testing.T) {
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
+	c := openConsole(t, env, runLock("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	c.await("held")
 	c.signal(ctrlZ)
 	c.await("stopped")
-	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	next := commandtest.Start(t, env, runLock("job", sh("echo mine"))...)
 	assert.Equal(t, "mine", next.Line())
 	assert.Equal(t, 0, next.Wait())
 	c.press("go on\n")
@@ -217,7 +217,7 @@ func TestRunShowsThatItWaits(t *testing.T) {
 	client := server.Client(t)
 	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
 	require.NoError(t, client.PExpire(t.Context(), "job", time.Hour).Err())
-	c := openConsole(t, env, run("job", sh("echo mine"))...)
+	c := openConsole(t, env, runLock("job", sh("echo mine"))...)
 	assert.Regexp(t, `waiting \d+s for job, held by `+java+`:1`, waitingShown(c, "held by"))
 	require.NoError(t, client.Del(t.Context(), "job").Err())
 	require.NoError(t, client.Publish(t.Context(), "redisson_lock__channel:{job}", 0).Err())
@@ -247,9 +247,9 @@ func waitingShown(c *console, text string) string {
 // Permits have no owners; their number is shown.
 func TestRunShowsThatItWaitsForAPermit(t *testing.T) {
 	_, env := commandtest.OnServer(t, redistest.Config{})
-	holder := commandtest.Start(t, env, run("job", sh("echo held; cat"), "--permits", "1")...)
+	holder := commandtest.Start(t, env, runLock("job", sh("echo held; cat"), "--permits", "1")...)
 	require.Equal(t, "held", holder.Line())
-	c := openConsole(t, env, run("job", sh("echo mine"), "--permits", "1")...)
+	c := openConsole(t, env, runLock("job", sh("echo mine"), "--permits", "1")...)
 	assert.Regexp(t, `waiting \d+s for job, permits in use: 1`, waitingShown(c, "in use"))
 	require.NoError(t, holder.Stdin.Close())
 	c.await(terminal.ClearLine + "mine")

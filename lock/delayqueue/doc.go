@@ -92,7 +92,7 @@ package delayqueue
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Lists: list.go, list.lua, info.lua; cmd/leasewheel/queue_list.go,
+// Lists: list.go, list.lua, info.lua; cmd/leasewheel/internal/queue/list.go,
 // docs/queue-message.schema.json.
 // Tests: list_test.go, model_test.go, cmd/leasewheel/queue_test.go.
 // Planted: 89, 152.

@@ -54,7 +54,7 @@ package driver
 // Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go and
 // lock/redisstore/internal/lua/fair_acquire.lua, lock/redisstore/inspect.go modes, lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
 // lock/redisstore/internal/lua/force.lua, lock/redisstore/rights.go Store.uses(),
-// cmd/leasewheel/acl_rights.go, lock/redisstore/doc.go; cmd/leasewheel/lock_report.go
+// cmd/leasewheel/internal/acl/rights.go, lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go
 // kindNames, docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by
 // lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the

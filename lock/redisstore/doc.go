@@ -153,6 +153,6 @@ package redisstore
 // internal/check/findings.go, internal/check/serverinfo.go, rights.go,
 // internal/check/rights.go, internal/lua/rights.lua, internal/lua/spread_write.lua,
 // internal/lua/spread_remove.lua, internal/check/roundtrip.go; of a quorum
-// lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md, docs/doctor.schema.json.
+// lock/quorum/check.go; cmd/leasewheel/internal/doctor/doctor.go, docs/operating.md, docs/doctor.schema.json.
 // Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

@@ -82,7 +82,7 @@ func (r *report) inSentences() string {
 	return text + fmt.Sprintf("; %d were lost for no reason.", l.Lost)
 }
 
-// page.Legend explains the spans and the marks, as they are drawn.
+// htmlLegend explains the spans and the marks, as they are drawn.
 func (r *report) htmlLegend(b *strings.Builder) {
 	var items [][2]string
 	item := func(shape, text string) { items = append(items, [2]string{shape, text}) }

@@ -1,0 +1,163 @@
+package look
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+const lsLong = `Ls lists the held locks, in a cluster those of every master. Of several servers
+(--redis more than once) each is listed separately. Semaphores and latches are not
+listed: they cannot be distinguished from other numbers, unless permits that expire
+are in use.
+
+In PATTERN "*" stands for any text, "?" for any one character, "[a-z]" for one of
+a range, "[^a-z]" for one outside a range, and "\" makes the next character literal.
+Quote it, or the shell expands it. Without PATTERN all locks are listed.
+
+The server is read in small steps; locks that are acquired or released meanwhile may
+be missing. With --json each lock is one line, in no order, and is printed as it is
+found; otherwise the table is sorted by name, and printed when all are known.
+
+Exit codes:
+  0   also if there is no such lock
+  64  the arguments are invalid
+  69  the server, or one of a cluster, cannot be reached, or refused; the locks of
+      the others are printed`
+
+const lsExample = `  leasewheel ls
+  leasewheel ls 'orders:*'
+  leasewheel ls --json | jq -r 'select(.ttl_ns < 5e9) | .name'`
+
+// lsCommand is one execution of `leasewheel ls`.
+type lsCommand struct {
+	lookup
+	found atomic.Int64
+}
+
+// NewListCommand makes leasewheel ls.
+func NewListCommand() *cobra.Command {
+	l := &lsCommand{}
+	cmd := &cobra.Command{
+		Use:     "ls [flags] [PATTERN]",
+		Short:   "List the locks that are held, and by whom",
+		Long:    lsLong,
+		Example: lsExample,
+		RunE:    l.run,
+
+		DisableFlagsInUseLine: true,
+	}
+	l.register(cmd, "print each lock as a line of JSON")
+	cmd.ValidArgsFunction = l.completeNames(1)
+	return cmd
+}
+
+func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
+	pattern, err := connect.Pattern(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := l.open(cmd); err != nil {
+		return err
+	}
+	defer l.close()
+	progress := func() {}
+	if !l.json || !terminal.Is(os.Stdout) { // lines that scroll by are progress enough
+		m := terminal.StartMeter(os.Stderr, func() string { return output.Grouped(l.found.Load()) + " locks" })
+		progress = m.Stop
+	}
+	write := l.writeTable
+	if l.json {
+		write = l.writeLines
+	}
+	failure, err := write(cmd, pattern, progress)
+	if err != nil {
+		return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
+	}
+	return failure
+}
+
+// each calls f for every lock of every server, and returns the first failure of a server.
+func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info lock.Info) error) (failure, err error) {
+	for _, v := range l.views {
+		for info, err := range v.locker.List(cmd.Context(), pattern) {
+			if err != nil {
+				failure = cmp.Or(failure, v.failed(cmd, err))
+				continue
+			}
+			l.found.Add(1)
+			if err := f(v.label, info); err != nil {
+				return failure, err
+			}
+		}
+	}
+	return failure, nil
+}
+
+// writeLines prints each lock when it is found, and stores none.
+func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	failure, err = l.each(cmd, pattern, func(server string, info lock.Info) error {
+		return output.WriteEscaped(out, reportOf(server, &info), "")
+	})
+	progress()
+	return failure, cmp.Or(err, out.Flush())
+}
+
+// writeTable prints all locks in the order of their names.
+func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
+	type row struct{ name, text string }
+	var rows []row
+	now := time.Now()
+	failure, _ = l.each(cmd, pattern, func(server string, info lock.Info) error {
+		text := tableRow(&info, now, sinceThen)
+		if server != "" {
+			text += "\t" + server
+		}
+		rows = append(rows, row{info.Name, text})
+		return nil
+	})
+	progress()
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	heading := "NAME\tKIND\tHOLDER\tHELD\tTTL\tWAITERS"
+	if len(l.views) > 1 {
+		heading += "\tSERVER"
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(table, heading)
+	}
+	for _, r := range rows {
+		fmt.Fprintln(table, r.text)
+	}
+	return failure, table.Flush()
+}
+
+// tableRow describes a lock in one row of the table. age writes how long it is held.
+func tableRow(info *lock.Info, now time.Time, age func(since, now time.Time) string) string {
+	first := &info.Holders[0]
+	holder, held, ttl := output.Client(first.Client, first.Owner), "-", "endless"
+	if more := info.HolderCount - 1; more > 0 {
+		holder += fmt.Sprintf(" +%s", output.Grouped(more))
+	}
+	if !first.Since.IsZero() {
+		held = age(first.Since, now)
+	}
+	if info.TTL > 0 {
+		ttl = output.Round(info.TTL).String()
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", output.Quoted(info.Name), kindName(info), holder, held, ttl, output.Grouped(info.WaiterCount))
+}

@@ -1,0 +1,36 @@
+package look
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+)
+
+// The frames of a screen: the second is drawn over the first, and a terminal with another
+// size is cleared.
+func TestScreenIsRedrawnInPlace(t *testing.T) {
+	master, slave := commandtest.OpenTerminal(t)
+	defer master.Close()
+	resize := func(columns uint16) {
+		require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+	}
+	s := newScreen(slave, 0)
+	draw := func() string {
+		require.NoError(t, s.show(&refresh{views: []viewed{{}}}))
+		text := make([]byte, 4096)
+		n, err := master.Read(text)
+		require.NoError(t, err)
+		return string(text[:n])
+	}
+	resize(80)
+	const frame = "00:00:00  every 0s  0 locks, 0 waiters\x1b[K\r\n\x1b[J"
+	assert.Equal(t, frame, draw())
+	assert.Equal(t, "\x1b[1A\r"+frame, draw())
+	resize(20)
+	assert.Equal(t, "\x1b[H\x1b[2J00:00:00  every 0s…\x1b[K\r\n\x1b[J", draw())
+	require.NoError(t, slave.Close())
+}

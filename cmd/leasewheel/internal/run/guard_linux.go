@@ -1,0 +1,188 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
+)
+
+// guardCommand is the hidden subcommand under which run starts itself as a guard.
+const guardCommand = "run-guard"
+
+// guardFile is the guard's end of the socket that connects it to leasewheel run.
+const guardFile = 3
+
+// guardOrder is a message to the guard: first the command to start, later that the
+// command is being ended, and how. Paths, arguments and variables are bytes: as strings,
+// those that are not UTF-8 would change in JSON.
+type guardOrder struct {
+	Path   []byte   `json:",omitempty"`
+	Argv   [][]byte `json:",omitempty"`
+	Env    [][]byte `json:",omitempty"`
+	Action lossAction
+	Grace  time.Duration
+}
+
+// guardReport is a message of the guard: first the command's process or why there is
+// none, then the command's changes of state.
+type guardReport struct {
+	PID     int
+	Errno   syscall.Errno
+	Failure string // if there is no Errno
+	Status  unix.WaitStatus
+}
+
+// rawBytes returns texts as bytes, and texts the reverse.
+func rawBytes(texts []string) (all [][]byte) {
+	for _, text := range texts {
+		all = append(all, []byte(text))
+	}
+	return all
+}
+
+func texts(raw [][]byte) []string {
+	all := make([]string, 0, len(raw)) // not nil: no variables is not the environment of this process
+	for _, text := range raw {
+		all = append(all, string(text))
+	}
+	return all
+}
+
+// GuardCommands makes the hidden command of the guard, which ends the program if leasewheel is
+// killed.
+func GuardCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:    guardCommand,
+		Short:  "The process that ends the command if leasewheel run is killed",
+		Hidden: true,
+		Args:   exit.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			socket := os.NewFile(guardFile, "guarded")
+			unix.CloseOnExec(guardFile)
+			g := &guarding{out: json.NewEncoder(socket), in: json.NewDecoder(socket)}
+			if err := g.in.Decode(&g.order); err != nil {
+				return exit.UsageError(cmd, errors.New("only leasewheel run starts this command"))
+			}
+			g.run()
+			return nil
+		},
+	}}
+}
+
+// guarding is a running guard. While a lease is valid, leasewheel run keeps the grace in
+// reserve, so the command is gone before the lease has run out.
+type guarding struct {
+	out   *json.Encoder
+	in    *json.Decoder
+	order guardOrder
+	child *child
+
+	mu     sync.Mutex // guards the fields below
+	action lossAction // how the command is being ended; empty: it is not
+	since  time.Time  // when that began
+}
+
+// run starts the command and returns when no descendant is left. If the command ends by
+// itself, the process ends at once: processes that the command leaves behind keep
+// running.
+func (g *guarding) run() {
+	catchSignals() // and drop them: the command gets them from leasewheel run
+	// The kernel sends the command its signal when this thread ends, not the process.
+	runtime.LockOSThread()
+	adoptOrphans()
+	process, err := os.StartProcess(string(g.order.Path), texts(g.order.Argv), &os.ProcAttr{
+		Env:   texts(g.order.Env),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   process.OwnGroup(g.order.Action.orphaned()),
+	})
+	if err != nil {
+		g.report(reportOfFailure(err))
+		return
+	}
+	g.child = newChild(process.Pid)
+	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
+	g.report(guardReport{PID: g.child.pid})
+	go g.listen()
+	waitAll(g.child.pid, awaitChild, func(status unix.WaitStatus) {
+		g.report(guardReport{Status: status})
+		if ending, _ := g.state(); !status.Stopped() && ending == "" {
+			os.Exit(exit.OK)
+		}
+	})
+}
+
+// awaitChild returns when a child has changed its state. It does not reap: a guard that
+// is killed while it waits leaves the command's exit code to leasewheel run.
+func awaitChild() {
+	for errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+}
+
+// report sends a report. If leasewheel run is gone, listen detects it.
+func (g *guarding) report(r guardReport) { g.out.Encode(r) } //nolint:errcheck,errchkjson // see above
+
+// listen records orders until leasewheel run is gone. Then it ends the command.
+func (g *guarding) listen() {
+	for {
+		var order guardOrder
+		if err := g.in.Decode(&order); err != nil {
+			break
+		}
+		g.begin(order.Action)
+	}
+	g.begin(g.order.Action)
+	g.end()
+}
+
+// begin records how the command is being ended from now on, once.
+func (g *guarding) begin(action lossAction) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.action == "" {
+		g.action, g.since = action, time.Now()
+	}
+}
+
+func (g *guarding) state() (action lossAction, since time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.action, g.since
+}
+
+// end ends the command and its descendants. It does not return: the process ends when
+// none is left.
+func (g *guarding) end() {
+	action, since := g.state()
+	switch action {
+	case lossIgnore:
+		os.Exit(exit.OK)
+	case lossTerm:
+		g.child.signalAll(unix.SIGTERM) //nolint:errcheck // SIGKILL follows
+		g.child.signalAll(unix.SIGCONT) //nolint:errcheck // a stopped process takes no SIGTERM
+		<-time.After(g.order.Grace - time.Since(since))
+	}
+	for {
+		g.child.signalAll(unix.SIGKILL) //nolint:errcheck // it is repeated
+		<-time.After(groupPoll)
+	}
+}
+
+// reportOfFailure returns the report of a command that was not started.
+func reportOfFailure(err error) guardReport {
+	err = withoutName(err)
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return guardReport{Errno: number}
+	}
+	return guardReport{Failure: err.Error()}
+}

@@ -1,0 +1,166 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// kindFlags choose the kind of lock that run takes.
+type kindFlags struct {
+	read, write, fair bool
+	permits           int64 // 0: no semaphore
+}
+
+func (k *kindFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVarP(&k.read, "read", "s", false, "take NAME as a reader: beside other readers, but no writer (also --shared)")
+	flags.BoolVarP(&k.write, "write", "x", false, "take NAME as its only writer, beside no reader (also --exclusive)")
+	flags.BoolVar(&k.fair, "fair", false, "take the lock in the order of arrival, among all that use --fair")
+	flags.Int64Var(&k.permits, "permits", 0, "let so many `N` hold NAME at once: a semaphore, which the first run creates")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		switch name { // flock(1)'s names
+		case "shared":
+			name = "read"
+		case "exclusive":
+			name = "write"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// validate returns an error for flags that exclude each other.
+func (k *kindFlags) validate(permitsSet bool) error {
+	given := 0
+	for _, set := range []bool{k.read, k.write, k.fair, permitsSet} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return errors.New("--read, --write, --fair and --permits exclude each other")
+	case permitsSet && (k.permits < 1 || k.permits > lock.MaxCount):
+		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, lock.MaxCount)
+	}
+	return nil
+}
+
+// kind is the kind of lock that the flags name.
+func (k *kindFlags) kind() lock.Kind {
+	switch {
+	case k.read:
+		return lock.KindRead
+	case k.write:
+		return lock.KindWrite
+	case k.fair:
+		return lock.KindFair
+	case k.permits > 0:
+		return lock.KindPermit
+	}
+	return lock.KindMutex
+}
+
+// lockHandle acquires one lock.
+type lockHandle interface {
+	Lock(ctx context.Context) (*lock.Lease, error)
+	TryLock(ctx context.Context) (*lock.Lease, error)
+	LockWithin(ctx context.Context, wait time.Duration) (*lock.Lease, error)
+}
+
+// handle returns a handle on the lock called name, of the kind that the flags name.
+func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHandle {
+	switch k.kind() {
+	case lock.KindRead:
+		return l.ReadWrite(name).Read().With(o)
+	case lock.KindWrite:
+		return l.ReadWrite(name).Write().With(o)
+	case lock.KindFair:
+		return l.Fair(name).With(o)
+	case lock.KindPermit:
+		return &permitHandle{l.Permits(name), o, name, k.permits}
+	}
+	return l.Mutex(name).With(o)
+}
+
+// permitHandle acquires one permit of a semaphore with a number of permits.
+type permitHandle struct {
+	permits *lock.Permits
+	options lock.Options
+	name    string
+	number  int64
+}
+
+// Lock takes a permit, and waits for it without a limit.
+func (h *permitHandle) Lock(ctx context.Context) (*lock.Lease, error) {
+	return h.LockWithin(ctx, math.MaxInt64)
+}
+
+// TryLock takes a permit if one is available.
+func (h *permitHandle) TryLock(ctx context.Context) (*lock.Lease, error) {
+	return h.LockWithin(ctx, 0)
+}
+
+// checkEvery is how often a waiting run looks for its semaphore.
+const checkEvery = 5 * time.Second
+
+// LockWithin takes a permit, and waits for it at most wait. A semaphore that disappears
+// meanwhile, with its server's data, is created again: nothing else would end the wait.
+func (h *permitHandle) LockWithin(ctx context.Context, wait time.Duration) (*lock.Lease, error) {
+	begin := time.Now()
+	if err := h.create(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		left := wait - time.Since(begin)
+		lease, err := h.permits.One().With(h.options).LockWithin(ctx, min(left, checkEvery))
+		if left <= checkEvery || ctx.Err() != nil || !errors.Is(err, lock.ErrNotAcquired) {
+			return lease, err
+		}
+		if _, err := h.permits.TrySetPermits(ctx, h.number); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// create creates the semaphore if there is none, and otherwise checks its number of
+// permits.
+func (h *permitHandle) create(ctx context.Context) error {
+	created, err := h.permits.TrySetPermits(ctx, h.number)
+	if err != nil || created {
+		return err
+	}
+	return h.checkNumber(ctx)
+}
+
+// permitsError reports a semaphore that has another number of permits than --permits.
+type permitsError struct {
+	name          string
+	number, wants int64
+}
+
+func (e *permitsError) Error() string {
+	return fmt.Sprintf("semaphore %s has %d permits, not %d: all of its clients must name the same number; to change it, delete its key while nothing holds a permit",
+		output.Quoted(e.name), e.number, e.wants)
+}
+
+// checkNumber compares the semaphore's number of permits with the flag's, if this user may
+// inspect it.
+func (h *permitHandle) checkNumber(ctx context.Context) error {
+	info, err := h.permits.Inspect(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // TryAcquire meets it too, unless only inspection is forbidden
+	}
+	if number := info.Count + info.HolderCount; info.Counted && number != h.number {
+		return &permitsError{h.name, number, h.number}
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+//go:build unix
+
+package run
+
+import (
+	"testing"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
+)
+
+func TestMain(m *testing.M) { testmain.Run(m) }

@@ -1,0 +1,300 @@
+//go:build unix
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// groupPoll is how often the processes that outlive an ended command are checked. No
+// event reports the end of processes that are not our children.
+const groupPoll = 10 * time.Millisecond
+
+// reapLimit is how long a killed group may still seem alive. No process survives SIGKILL,
+// but a dead one exists until its parent has reaped it.
+const reapLimit = time.Second
+
+// errHeldTooLong ends a command that used up --max-hold.
+var errHeldTooLong = errors.New("the time of --max-hold is over")
+
+// errRunsOut ends a command whose lease was not renewed. The remaining time is for the
+// command to finish.
+var errRunsOut = errors.New("not renewed, and about to run out")
+
+// errRanOut ends a command whose lease ended while this process did not run.
+var errRanOut = errors.New("lost, not renewed in time")
+
+// supervisor ties a command to its lease: it passes signals on, and ends the command when
+// the lease ends.
+//
+// The lease's time is divided backwards from its end. A command whose lease is not
+// renewed gets SIGTERM early enough for grace to pass, and for SIGKILL to end the rest of
+// its group, before the lease runs out and another owner may hold the lock.
+type supervisor struct {
+	child    *child
+	lease    *lock.Lease
+	signals  <-chan os.Signal
+	terminal *controllingTerminal
+	policy   lossPolicy
+	maxHold  time.Duration // zero: no limit
+	say      func(format string, args ...any)
+	stderr   io.Writer
+
+	ending     error            // why the command is being ended; nil: it is not
+	action     lossAction       // how, once ending is set
+	reapEnd    <-chan time.Time // until when a killed group is waited for
+	foreground bool             // the command has the terminal's foreground, or had it when we were suspended
+	suspended  bool             // we stopped the command and ourselves
+}
+
+// lossPolicy is what happens to the command when its lease ends first.
+type lossPolicy struct {
+	action lossAction
+	grace  time.Duration // between SIGTERM and SIGKILL
+	margin time.Duration // between SIGKILL and the end of the lease
+}
+
+// lossAction is how a command is ended when its lock is lost.
+type lossAction string
+
+const (
+	lossTerm   lossAction = "term"   // SIGTERM, then SIGKILL after a grace
+	lossKill   lossAction = "kill"   // SIGKILL at once
+	lossIgnore lossAction = "ignore" // not at all
+)
+
+// lead is how long before the end of its lease a command must get its signal.
+func (p lossPolicy) lead() time.Duration {
+	if p.action == lossTerm {
+		return p.grace + p.margin
+	}
+	return p.margin
+}
+
+// supervise returns when the command is gone. If the command was being ended, its whole
+// group and all its descendants are gone too. ending is why it was ended, or nil if it
+// ended by itself.
+func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
+	lost := s.lease.Lost()
+	expiring := time.NewTimer(s.timeToSignal())
+	defer expiring.Stop()
+	tooLong := newStoppedTimer()
+	defer tooLong.Stop()
+	if s.maxHold > 0 {
+		tooLong.Reset(s.maxHold)
+	}
+	kill := newStoppedTimer()
+	defer kill.Stop()
+
+	for {
+		select {
+		case event := <-s.child.events:
+			if !event.status.Stopped() {
+				s.terminal.reclaim(s.child.pid)
+				s.awaitAll(kill)
+				return event.status, s.ending
+			}
+			s.stopped(event.status.StopSignal())
+
+		case sig := <-s.signals:
+			s.pass(sig.(syscall.Signal))
+
+		case <-lost:
+			lost = nil
+			s.end(s.lease.Err(), kill)
+
+		case <-expiring.C:
+			rest := s.timeToSignal()
+			switch {
+			case rest > 0: // renewed meanwhile
+				expiring.Reset(rest)
+			case s.policy.action == lossIgnore: // until it is lost
+			case !s.lease.Valid(): // we were stopped
+				s.end(errRanOut, kill)
+			default:
+				s.end(errRunsOut, kill)
+			}
+
+		case <-tooLong.C:
+			s.end(errHeldTooLong, kill)
+
+		case <-kill.C:
+			s.kill()
+		}
+	}
+}
+
+// timeToSignal is how long the command may still run if the lease is not renewed.
+func (s *supervisor) timeToSignal() time.Duration {
+	return time.Until(s.lease.Until()) - s.policy.lead()
+}
+
+// end begins to end the command, once, because of reason.
+func (s *supervisor) end(reason error, kill *time.Timer) {
+	if s.ending != nil {
+		return
+	}
+	s.ending, s.action = reason, s.policy.action
+	if errors.Is(reason, errHeldTooLong) && s.action == lossIgnore {
+		s.action = lossTerm // the user set this limit: it is no loss to ignore
+	}
+	why := reason.Error()
+	if lost, ok := errors.AsType[*lock.LostError](reason); ok {
+		why = "lost, " + lost.Cause.String()
+	}
+	s.child.ending(s.action)
+	switch s.action {
+	case lossTerm:
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
+		s.sendAll(unix.SIGTERM)
+		s.sendAll(unix.SIGCONT) // a stopped process takes no SIGTERM
+		kill.Reset(s.policy.grace)
+	case lossKill:
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
+		s.kill()
+	case lossIgnore:
+		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; the command runs on without it\n", s.lease.Name(), why)
+	}
+}
+
+// awaitAll waits, if the command was being ended, until no process of its group and none
+// of its descendants is left, and kills the rest when kill fires. A command that ended by
+// itself may leave processes behind, as under a shell.
+func (s *supervisor) awaitAll(kill *time.Timer) {
+	if s.ending == nil || s.action == lossIgnore {
+		return
+	}
+	poll := time.NewTicker(groupPoll)
+	defer poll.Stop()
+	for !s.child.gone() {
+		select {
+		case <-poll.C:
+			if s.reapEnd != nil { // a process may have forked as it was killed
+				s.child.signalAll(unix.SIGKILL) //nolint:errcheck // kill has reported it
+			}
+		case <-kill.C:
+			s.kill()
+		case <-s.reapEnd:
+			return
+		}
+	}
+}
+
+// kill sends SIGKILL to the group and to the descendants that have left it.
+func (s *supervisor) kill() {
+	s.say("sending SIGKILL")
+	s.sendAll(unix.SIGKILL)
+	s.reapEnd = time.After(reapLimit)
+}
+
+// pass passes a signal to the command. SIGTSTP, which a terminal sends for Ctrl-Z,
+// suspends command and leasewheel together: a shell stops whole jobs. SIGCONT resumes
+// both.
+func (s *supervisor) pass(sig syscall.Signal) {
+	switch sig {
+	case unix.SIGTSTP:
+		s.send(unix.SIGTSTP)
+		s.suspend()
+	case unix.SIGCONT:
+		s.resume()
+	default:
+		s.say("passing on %v", unix.SignalName(sig))
+		s.send(sig)
+	}
+}
+
+// stopped handles a stop of the command that the terminal has caused. Any other stop is
+// deliberate and stays.
+func (s *supervisor) stopped(by syscall.Signal) {
+	switch by {
+	case unix.SIGTTIN, unix.SIGTTOU:
+		// It wants the terminal. In the background, wait like any other job
+		// until the shell brings us to the foreground.
+		if s.foreground = s.terminal.giveForeground(s.child.pid); s.foreground {
+			s.send(unix.SIGCONT)
+		} else if s.terminal != nil {
+			s.foreground = true
+			s.suspend()
+		}
+	case unix.SIGTSTP:
+		if s.foreground = s.terminal.reclaim(s.child.pid); s.foreground {
+			s.suspend()
+		}
+	}
+}
+
+// suspend stops this process, and with it the renewals: a job that stays
+// suspended for longer than its lease loses its lock. SIGCONT resumes it.
+func (s *supervisor) suspend() {
+	s.suspended = true
+	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
+		s.say("cannot suspend: %v", err)
+	}
+}
+
+// resume continues a suspended command.
+func (s *supervisor) resume() {
+	if !s.suspended {
+		return
+	}
+	s.suspended = false
+	if s.foreground {
+		s.terminal.giveForeground(s.child.pid)
+	}
+	s.send(unix.SIGCONT)
+}
+
+// send sends a signal to the command's group.
+func (s *supervisor) send(sig syscall.Signal) { s.reportUnsent(sig, s.child.signal(sig)) }
+
+// sendAll sends a signal to the group and to the descendants that have left it.
+func (s *supervisor) sendAll(sig syscall.Signal) { s.reportUnsent(sig, s.child.signalAll(sig)) }
+
+func (s *supervisor) reportUnsent(sig syscall.Signal, err error) {
+	if err != nil {
+		fmt.Fprintf(s.stderr, "leasewheel: cannot send %s to the command: %v\n", unix.SignalName(sig), err)
+	}
+}
+
+// newStoppedTimer returns a timer that does not run until it is reset.
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// catchSignals returns the channel of the signals that run passes on or handles, and a
+// function that stops this. A signal that was ignored at the start, as under nohup(1),
+// stays ignored, by the command too.
+func catchSignals() (signals <-chan os.Signal, release func()) {
+	c := make(chan os.Signal, 16)
+	for _, sig := range []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP, unix.SIGCONT,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	return c, func() { signal.Stop(c) }
+}
+
+// endsWaiting reports whether sig, which comes before the command has started, ends the
+// waiting for the lock.
+func endsWaiting(sig os.Signal) bool {
+	switch sig {
+	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM:
+		return true
+	}
+	return false
+}

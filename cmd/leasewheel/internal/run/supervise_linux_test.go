@@ -1,0 +1,181 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// group is the process group of a command, without processes, in virtual time.
+type group struct {
+	*child
+	deaf     bool // it ignores SIGTERM
+	ended    bool
+	first    time.Time // when it received a signal
+	received []string  // signals, and how long after the first
+}
+
+func newGroup(deaf bool) *group {
+	g := &group{child: newChild(4711), deaf: deaf}
+	g.guard.out = json.NewEncoder(io.Discard)
+	g.kill, g.strays = g.take, func() []int { return nil }
+	return g
+}
+
+// take receives a signal.
+func (g *group) take(pid int, sig syscall.Signal) error {
+	switch {
+	case pid != -g.pid:
+		return fmt.Errorf("a signal to process %d", pid)
+	case g.ended:
+		return unix.ESRCH
+	case sig == 0:
+		return nil
+	}
+	if g.first.IsZero() {
+		g.first = time.Now()
+	}
+	g.received = append(g.received, fmt.Sprint(unix.SignalName(sig), " +", time.Since(g.first)))
+	if sig == unix.SIGKILL || sig == unix.SIGTERM && !g.deaf {
+		g.end(unix.WaitStatus(sig))
+	}
+	return nil
+}
+
+// end is the end of the command and of its group.
+func (g *group) end(status unix.WaitStatus) {
+	g.ended = true
+	g.report(status)
+}
+
+// A command is ended when its lease is lost, when its lease runs out, before another client
+// can hold the lock, and after its longest hold. Otherwise it ends by itself, in five minutes.
+func TestSupervise(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second
+	type server = locktest.Server
+	lost := func(_ *testing.T, s *server) { s.Delete("job") }
+	mute := func(_ *testing.T, s *server) { s.Freeze() }
+	term := lossPolicy{action: lossTerm, grace: time.Second, margin: 100 * time.Millisecond}
+	kill := lossPolicy{action: lossKill, margin: term.margin}
+	ignore := lossPolicy{action: lossIgnore, margin: term.margin}
+	for name, test := range map[string]struct {
+		policy   lossPolicy
+		deaf     bool
+		maxHold  time.Duration
+		after    time.Duration // something happens to the server
+		happens  func(*testing.T, *server)
+		received string // by the command
+		reported string
+		ending   error
+	}{
+		"renewed":                {policy: term, happens: func(*testing.T, *server) {}},
+		"outage of half a TTL":   {policy: term, after: 6 * time.Second, happens: func(_ *testing.T, s *server) { s.Freeze(); time.AfterFunc(ttl/2, s.Thaw) }},
+		"disconnected for a bit": {policy: term, after: 6 * time.Second, happens: func(_ *testing.T, s *server) { s.Disconnect(); time.AfterFunc(ttl/3, s.Reconnect) }},
+		"lost": {
+			policy: term, after: 5 * time.Second, happens: lost,
+			received: "SIGTERM +0s", reported: "lost, deleted; sending SIGTERM to the command, SIGKILL in 1s", ending: lock.ErrLost,
+		},
+		"lost, and deaf": {
+			policy: term, deaf: true, after: 5 * time.Second, happens: lost,
+			received: "SIGTERM +0s, SIGCONT +0s, SIGKILL +1s", reported: "lost, deleted; sending SIGTERM", ending: lock.ErrLost,
+		},
+		"lost, and killed": {
+			policy: kill, deaf: true, after: 5 * time.Second, happens: lost,
+			received: "SIGKILL +0s", reported: "lost, deleted; sending SIGKILL", ending: lock.ErrLost,
+		},
+		"lost, and ignored": {
+			policy: ignore, after: 5 * time.Second, happens: lost,
+			reported: "lost, deleted; the command runs on without it", ending: lock.ErrLost,
+		},
+		"taken over": {
+			policy: term, after: 5 * time.Second,
+			happens: func(t *testing.T, s *server) {
+				lost(t, s)
+				client := s.Client(t)
+				assert.NoError(t, client.HSet(t.Context(), "job", "other:1", 1).Err())
+			},
+			received: "SIGTERM +0s", reported: "lost, taken over; sending SIGTERM", ending: lock.ErrLost,
+		},
+		"running out": {
+			policy: term, happens: mute,
+			received: "SIGTERM +0s", reported: "not renewed, and about to run out; sending SIGTERM", ending: errRunsOut,
+		},
+		"running out, and deaf": {
+			policy: term, deaf: true, happens: mute,
+			received: "SIGTERM +0s, SIGCONT +0s, SIGKILL +1s", reported: "about to run out", ending: errRunsOut,
+		},
+		"running out, and killed": {
+			policy: kill, happens: mute,
+			received: "SIGKILL +0s", reported: "about to run out; sending SIGKILL", ending: errRunsOut,
+		},
+		"running out, and ignored": {
+			policy: ignore, happens: mute,
+			reported: "lost, store unreachable; the command runs on without it", ending: lock.ErrLost,
+		},
+		"held for too long": {
+			policy: term, maxHold: 50 * time.Second, happens: func(*testing.T, *server) {},
+			received: "SIGTERM +0s", reported: "--max-hold is over; sending SIGTERM", ending: errHeldTooLong,
+		},
+		"held for too long, and deaf": {
+			policy: term, deaf: true, maxHold: 50 * time.Second, happens: func(*testing.T, *server) {},
+			received: "SIGTERM +0s, SIGCONT +0s, SIGKILL +1s", reported: "--max-hold is over", ending: errHeldTooLong,
+		},
+		"held for too long, and killed": {
+			policy: kill, maxHold: 50 * time.Second, happens: func(*testing.T, *server) {},
+			received: "SIGKILL +0s", reported: "--max-hold is over; sending SIGKILL", ending: errHeldTooLong,
+		},
+		"held for too long, losses ignored": { // the user has set this limit
+			policy: ignore, maxHold: 50 * time.Second, happens: func(*testing.T, *server) {},
+			received: "SIGTERM +0s", reported: "--max-hold is over; sending SIGTERM", ending: errHeldTooLong,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				lease, err := server.Locker(t, lock.Config{TTL: ttl}).Mutex("job").Lock(t.Context())
+				require.NoError(t, err)
+				begin, command := time.Now(), newGroup(test.deaf)
+				time.AfterFunc(test.after, func() { test.happens(t, server) })
+				atEnd := time.AfterFunc(5*time.Minute, func() { command.end(7 << 8) })
+				var stderr strings.Builder
+				s := supervisor{
+					child: command.child, lease: lease, policy: test.policy, maxHold: test.maxHold,
+					stderr: &stderr, say: func(string, ...any) {},
+				}
+				status, ending := s.supervise()
+				assert.Equal(t, !atEnd.Stop(), test.received == "", "it ended by itself")
+				if test.received == "" {
+					assert.Equal(t, 7, exitCode(status))
+				}
+				require.ErrorIs(t, ending, test.ending)
+				assert.Equal(t, test.received, strings.Join(command.received, ", "))
+				switch {
+				case test.received == "":
+				case test.maxHold > 0:
+					assert.Equal(t, test.maxHold, command.first.Sub(begin))
+				case errors.Is(ending, errRunsOut):
+					assert.Equal(t, test.policy.lead(), lease.Until().Sub(command.first))
+				default: // by the next renewal
+					assert.LessOrEqual(t, command.first.Sub(begin), test.after+ttl/2)
+				}
+				assert.Contains(t, stderr.String(), test.reported)
+				assert.Equal(t, test.reported != "", stderr.String() != "", stderr.String())
+				server.Thaw()
+			})
+		})
+	}
+}
