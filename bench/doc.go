@@ -24,7 +24,8 @@ package bench
 // cmd/leasewheel compares the names with the code.
 //
 // leasewheel accuracy: plan.go, measure.go, distribution.go; its report:
-// cmd/leasewheel/accuracy_report.go, cmd/leasewheel/accuracy_output.go; stress.go.
+// cmd/leasewheel/internal/accuracy/report.go,
+// cmd/leasewheel/internal/accuracy/files.go; stress.go.
 // Tests: measure_test.go, distribution_test.go, usage_unix_test.go, stress_test.go,
-// cmd/leasewheel/accuracy_test.go.
+// cmd/leasewheel/internal/accuracy/accuracy_test.go.
 // Planted: 140, 141, 142, 143, 144, 145, 146, 147.

@@ -84,7 +84,7 @@ func inOutage(t *testing.T, f func(t *testing.T, l *lock.Locker, store *faultyCo
 	for name, outage := range map[string]fault{"down": down, "lost request": lostRequest, "lost reply": lostReply} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				store := &faultyCounter{faulty: faulty{Store: server.Store(t)}}
 				l := locker(t, store, lock.Config{TTL: time.Hour})
 				_, err := l.Permits("permits").TrySetPermits(t.Context(), 100)
@@ -188,7 +188,7 @@ func TestLockWithinEndsInAnOutage(t *testing.T) {
 // A wait that ends while the head subscribes is not followed by another request.
 func TestLockWithinEndsDuringTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		store.set(func() {
@@ -232,7 +232,7 @@ func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
 	for name, release := range map[string]fault{"lost request": lostRequest, "down": down, "free": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				f := &faulty{Store: server.Store(t)}
 				renewing := make(chan struct{}, 1)
 				l := locker(t, &slowToRenew{Store: f, renewing: renewing, takes: 900 * time.Millisecond}, lock.Config{TTL: time.Minute})
@@ -257,7 +257,7 @@ func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
 // No renewal is sent during a release, however long the release takes.
 func TestNoRenewalDuringTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		f := &faulty{Store: server.Store(t)}
 		renewing := make(chan struct{}, 100)
 		l := locker(t, &slowToRenew{Store: f, renewing: renewing}, lock.Config{TTL: 300 * time.Millisecond, RequestTimeout: time.Minute})
@@ -282,7 +282,7 @@ func TestNoRenewalDuringTheRelease(t *testing.T) {
 func TestDurationsOfAnyLength(t *testing.T) {
 	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
 		synctest.Test(t, func(t *testing.T) {
-			server := locktest.Start(t)
+			server := locktest.StartMemory(t)
 			l := server.Locker(t, lock.Config{TTL: lock.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
 			m := l.Mutex("a").With(lock.Options{
 				Heartbeat: long, MaxHold: long, Passes: 1, PassFor: long,
@@ -312,7 +312,7 @@ func TestDurationsOfAnyLength(t *testing.T) {
 	for name, c := range map[string]lock.Config{
 		"TTL": {TTL: -1}, "a long TTL": {TTL: math.MaxInt64}, "RequestTimeout": {RequestTimeout: -1}, "Poll": {Poll: -1},
 	} {
-		_, err := lock.New(locktest.Start(t).Store(t), c)
+		_, err := lock.New(locktest.StartMemory(t).Store(t), c)
 		require.Error(t, err, name)
 	}
 	for _, o := range []lock.Options{{TTL: -1}, {TTL: math.MaxInt64}, {Heartbeat: -1}, {MaxHold: -1}, {PassFor: -1}} {

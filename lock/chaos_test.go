@@ -37,7 +37,7 @@ func TestChaos(t *testing.T) {
 // chaos is the state of a random test with several users of one lock.
 type chaos struct {
 	*testing.T
-	server *locktest.Server
+	server *locktest.Memory
 	handle func(*lock.Locker) *lock.Mutex
 	dice   *dice
 
@@ -48,7 +48,7 @@ type chaos struct {
 
 func newChaos(t *testing.T, seed uint64, handle func(*lock.Locker) *lock.Mutex) *chaos {
 	return &chaos{
-		T: t, server: locktest.Start(t), handle: handle, dice: &dice{rng: rand.New(rand.NewPCG(seed, 0))},
+		T: t, server: locktest.StartMemory(t), handle: handle, dice: &dice{rng: rand.New(rand.NewPCG(seed, 0))},
 		held: make(map[*lock.Lease]struct{}),
 	}
 }

@@ -46,7 +46,7 @@ func TestCleanupOutlastsLateRequests(t *testing.T) {
 	for _, timeout := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				f := &faultyCounter{faulty: faulty{Store: detached{server.Store(t)}}}
 				l := locker(t, f, lock.Config{TTL: time.Hour, RequestTimeout: timeout})
 				other := server.Locker(t, lock.Config{})
@@ -105,7 +105,7 @@ func cancelled(t *testing.T, m *lock.Mutex) error {
 // TTL by the local clock: the clock of a stopped store stops too.
 func TestCleanupEndsWhenTheStoreHasConfirmedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		_, store := faultyLocker(t, server, lock.Config{})
 		confirmed := make(chan string, 10)
 		store.set(func() {
@@ -141,7 +141,7 @@ func (r *recorder) Release(ctx context.Context, h *driver.Hold) (held bool, err 
 // A permanently refused release is not repeated after the hold's TTL.
 func TestCleanupOfWhatIsRefusedEndsWithTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: 10 * time.Second})
 		var releases atomic.Int64
 		store.set(func() {
 			store.acquire = cut
@@ -207,7 +207,7 @@ func TestSemaphorePermitOutlivesAnOutage(t *testing.T) {
 func TestCleanupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		store.set(func() { store.acquire, store.release = down, down })
 		store.set(func() { store.acquire = cut })
 		for i := range 10_100 {
@@ -247,7 +247,7 @@ func (l *lines) count(of string) int {
 // silently.
 func TestReleasesInAnOutageAreNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &faultyCounter{faulty: faulty{Store: locktest.Start(t).Store(t)}}
+		store := &faultyCounter{faulty: faulty{Store: locktest.StartMemory(t).Store(t)}}
 		l := locker(t, store, lock.Config{})
 		s := l.Semaphore("s")
 		const permits = 1_100
@@ -293,7 +293,7 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				kept := locktest.Start(t).Store(t)
+				kept := locktest.StartMemory(t).Store(t)
 				store := &faultyCounter{faulty: faulty{Store: kept}}
 				l, err := lock.New(store, lock.Config{RequestTimeout: test.timeout})
 				require.NoError(t, err)

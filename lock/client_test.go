@@ -44,7 +44,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &slowAnnouncements{Store: locktest.Start(t).Store(t), takes: test.takes, done: make(chan error, 1)}
+				store := &slowAnnouncements{Store: locktest.StartMemory(t).Store(t), takes: test.takes, done: make(chan error, 1)}
 				l, err := lock.New(store, lock.Config{})
 				require.NoError(t, err)
 				lease, err := l.Mutex("a").Lock(t.Context())

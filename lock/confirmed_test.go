@@ -116,7 +116,7 @@ type answering struct {
 }
 
 func newAnswering(t *testing.T) *answering {
-	return &answering{Store: locktest.Start(t).Store(t), mute: make(map[string]bool), forgotten: make(map[string]map[string]bool)}
+	return &answering{Store: locktest.StartMemory(t).Store(t), mute: make(map[string]bool), forgotten: make(map[string]map[string]bool)}
 }
 
 func (a *answering) Group(name string, _ any) string { return name }

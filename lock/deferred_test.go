@@ -62,7 +62,7 @@ func isOver(t *testing.T, d *lock.Deferred) error {
 
 func TestDeferredRunsOnceGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		bad := errors.New("bad")
@@ -96,7 +96,7 @@ func TestDeferredRunsOnceGranted(t *testing.T) {
 // A free lock costs two requests, as with Do, and no subscription.
 func TestDeferredOnAFreeLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() {
 			store.subscribe = func(_ context.Context, do func() error) error {
 				t.Error("it subscribed")
@@ -111,7 +111,7 @@ func TestDeferredOnAFreeLock(t *testing.T) {
 // Go and Lock share one queue.
 func TestDeferredAndBlockedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		var order []int // the lock guards it
@@ -145,7 +145,7 @@ func TestDeferredAndBlockedInOrder(t *testing.T) {
 func TestDeferredWithoutGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names, functions = 20, 200
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{TTL: time.Hour})
 		var held []*lock.Lease
 		for i := range names {
@@ -195,7 +195,7 @@ func ownGoroutines() (n int) {
 
 func TestCancelDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		holder := lockNow(t, other.Fair("a"))
@@ -227,7 +227,7 @@ func TestCancelDeferred(t *testing.T) {
 // The context may be one that cannot end.
 func TestCancelDeferredWithoutAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		var all []*lock.Deferred
@@ -248,7 +248,7 @@ func TestCancelDeferredWithoutAContext(t *testing.T) {
 // The result is ErrCancelled after a successful Cancel, also when other errors follow.
 func TestCancelDeferredThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() {
 			store.acquire = func(ctx context.Context, do func() error) error {
 				time.Sleep(500 * time.Millisecond)
@@ -273,7 +273,7 @@ func TestCancelDeferredThatFails(t *testing.T) {
 // nothing is left behind.
 func TestCancelDeferredAtAnyMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, MaxRunning: 3})
 		slow := func(_ context.Context, do func() error) error {
 			time.Sleep(rand.N(3 * time.Millisecond))
@@ -329,7 +329,7 @@ func TestCancelDeferredAtAnyMoment(t *testing.T) {
 
 func TestContextOfADeferredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		cause := errors.New("enough")
@@ -369,7 +369,7 @@ func TestContextOfADeferredEnds(t *testing.T) {
 
 func TestDeferredWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		m := l.Mutex("a")
@@ -406,7 +406,7 @@ func isClosed(t *testing.T, d *lock.Deferred) {
 
 func TestCloseEndsDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 2, RequestTimeout: 2 * time.Second})
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{})
@@ -454,7 +454,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 func TestCloseAmidDeferrals(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 2})
+			l, err := lock.New(locktest.StartMemory(t).Store(t), lock.Config{MaxRunning: 2})
 			require.NoError(t, err)
 			var work sync.WaitGroup
 			for i := range 20 {
@@ -485,7 +485,7 @@ func TestCloseAmidDeferrals(t *testing.T) {
 // Close does not wait for a function that ignores its context.
 func TestCloseAndAStubbornFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{MaxRunning: 1})
+		l, err := lock.New(locktest.StartMemory(t).Store(t), lock.Config{MaxRunning: 1})
 		require.NoError(t, err)
 		d := deferOn(t, l, "a", func(context.Context) error {
 			time.Sleep(time.Hour)
@@ -514,7 +514,7 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 
 func TestDeferredContextEndsOnLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
 		d := deferOn(t, l, "a", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -532,7 +532,7 @@ func TestDeferredContextEndsOnLoss(t *testing.T) {
 // If the lock is lost before there is a free slot, the function is not called.
 func TestDeferredLosesTheLockBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		c := lock.Config{TTL: 3 * time.Second, MaxRunning: 1}
 		l, other := server.Locker(t, c), server.Locker(t, c)
 		holder := lockNow(t, other.Mutex("a"))
@@ -556,7 +556,7 @@ func TestDeferredLosesTheLockBeforeItRuns(t *testing.T) {
 
 func TestPanicInADeferredFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{MaxRunning: 1})
 		cause := errors.New("oh dear")
 		panics := deferOn(t, l, "a", func(context.Context) error { panic(cause) })
@@ -578,7 +578,7 @@ func TestPanicInADeferredFunction(t *testing.T) {
 
 func TestLimitsOnDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{MaxWaiters: 3, MaxDeferred: 5})
 		other := server.Locker(t, lock.Config{})
 		a, b := lockNow(t, other.Mutex("a")), lockNow(t, other.Mutex("b"))
@@ -616,7 +616,7 @@ func TestLimitsOnDeferred(t *testing.T) {
 func TestRoomForDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, names, functions = 5, 40, 80
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{MaxRunning: room})
 		other := server.Locker(t, lock.Config{})
 		var running, most atomic.Int32
@@ -709,7 +709,7 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 // A function that holds its lock runs before functions whose locks are not requested yet.
 func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{MaxRunning: 1})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("held"))
 		var order []string // one runs at a time
@@ -736,7 +736,7 @@ func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 // A local hand-off includes deferred functions, with or without a free slot.
 func TestLockIsPassedOnToDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{MaxRunning: 1})
 		m := l.Mutex("a").With(lock.Options{Passes: 100, PassFor: time.Hour})
 		holder := lockNow(t, m)
@@ -786,7 +786,7 @@ func TestLockIsPassedOnToDeferred(t *testing.T) {
 // A function that is cancelled while it has the lock, but no slot, releases it at once.
 func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{MaxRunning: 1, TTL: time.Hour}), server.Locker(t, lock.Config{})
 		holder := lockNow(t, other.Mutex("a"))
 		d := deferOn(t, l, "a", never(t))
@@ -810,7 +810,7 @@ func TestCancelDeferredThatHasItsLock(t *testing.T) {
 // Functions in the store's wait queue keep their place while others run.
 func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{MaxRunning: 1}), server.Locker(t, lock.Config{})
 		holder := lockNow(t, other.Fair("a"))
 		ran := make(chan string, 2)
@@ -842,7 +842,7 @@ func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
 
 func TestDeferredIsReentrantByContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		for _, m := range []*lock.Mutex{l.Mutex("a"), l.Fair("b"), l.ReadWrite("c").Read(), l.ReadWrite("d").Write()} {
 			lease := lockNow(t, m)
@@ -879,7 +879,7 @@ func TestDeferredIsReentrantByContext(t *testing.T) {
 // If the ownership ends before the function can use it, the function waits for the lock.
 func TestDeferredOutlivesTheOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{MaxRunning: 1})
 		other := server.Locker(t, lock.Config{})
 		lease := lockNow(t, l.Mutex("a"))
@@ -902,7 +902,7 @@ func TestDeferredOutlivesTheOwnership(t *testing.T) {
 
 func TestDeferredReadersRunTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).ReadWrite("a").Write())
 		var all []*lock.Deferred
@@ -955,7 +955,7 @@ func TestDeferredWithPermits(t *testing.T) {
 // A failing store ends all waiters at their time limit, not one after the other.
 func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = down })
 		begin := time.Now()
 		var all []*lock.Deferred
@@ -976,7 +976,7 @@ func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 // A store that does not answer does not delay cancellation.
 func TestCancelDeferredWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second})
 		other := server.Locker(t, lock.Config{})
 		var all []*lock.Deferred
@@ -1013,14 +1013,14 @@ func TestGoRefuses(t *testing.T) {
 	require.ErrorAs(t, err, new(*lock.TTLError))
 	assert.Panics(t, func() { _, _ = l.Mutex("a").Go(t.Context(), nil) })
 	for _, c := range []lock.Config{{MaxDeferred: -1}, {MaxRunning: -1}} {
-		_, err := lock.New(locktest.Start(t).Store(t), c)
+		_, err := lock.New(locktest.StartMemory(t).Store(t), c)
 		require.ErrorContains(t, err, "negative")
 	}
 }
 
 // Deferring a function under a held lock does not wait for a request of its holder.
 func TestDeferDoesNotWaitForARequest(t *testing.T) {
-	l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+	l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 	outer := mustLock(t, l.Mutex("a"))
 	inner, err := l.Mutex("a").Lock(outer.Context())
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func TestDo(t *testing.T) {
 	failure := errors.New("the function failed")
 	const wait, limit = 3 * time.Second, 7 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		others := doers(t, server.Locker(t, lock.Config{}))
 		for name, d := range doers(t, server.Locker(t, lock.Config{})) {
 			ways := map[string]struct {
@@ -112,7 +112,7 @@ func TestWithin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
 				lease := lockOf(t, l)
 				request, leave := context.WithCancelCause(context.WithValue(t.Context(), t, "a value"))

@@ -141,14 +141,14 @@ package lock
 // Planted: 157, 158, 159.
 //
 // Fair locks: fair.go, placekeeper.go, lock/driver/placekeeper.go,
-// lock/redisstore/fair.go, lock/redisstore/fair_acquire.lua,
-// lock/redisstore/fair_keep.lua, lock/redisstore/fair_queue.lua,
-// lock/redisstore/fair_release.lua.
+// lock/redisstore/fair.go, lock/redisstore/internal/lua/fair_acquire.lua,
+// lock/redisstore/internal/lua/fair_keep.lua, lock/redisstore/internal/lua/fair_queue.lua,
+// lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
 // Planted: 14, 15, 169, 170, 171, 172, 173.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
-// lock/redisstore/readwrite.lua.
+// lock/redisstore/internal/lua/readwrite.lua.
 // Tests: lock/redisstore/readwrite_test.go, liveness_test.go.
 // Planted: 10, 13, 16, 48, 75, 76.
 //
@@ -160,8 +160,8 @@ package lock
 // Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211.
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
-// lock/redisstore/list.go, lock/redisstore/inspect_lock.lua,
-// cmd/leasewheel/lock_report.go, cmd/leasewheel/foreign.go.
+// lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,
+// cmd/leasewheel/lock_report.go, cmd/leasewheel/internal/connect/foreign.go.
 // Tests: lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
 // Planted: 19, 40, 42, 164, 216, 217, 220.

@@ -49,7 +49,7 @@ func (s *shipping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func Example_httpHandler() {
 	var t locktest.Scope // instead of a server; a program: redisstore.Open and lock.New
 	defer t.End()
-	redis := locktest.Start(&t)
+	redis := locktest.StartMemory(&t)
 	locker := redis.Locker(&t, lock.Config{TTL: 9 * time.Second})
 
 	working, ended := make(chan string), make(chan error)

@@ -71,7 +71,7 @@ func migrate(ctx context.Context, locker *lock.Locker, d *database, all []migrat
 func Example_migrations() {
 	var t locktest.Scope // instead of a server; a program: redisstore.Open and lock.New
 	defer t.End()
-	server := locktest.Start(&t)
+	server := locktest.StartMemory(&t)
 	report := func(text string) func(context.Context) error {
 		return func(context.Context) error {
 			fmt.Println(text)

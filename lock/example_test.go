@@ -22,9 +22,9 @@ var unhurried = lock.Config{TTL: 3 * time.Minute, RequestTimeout: time.Minute}
 // exampleLocker returns a locker on an in-process server, so that examples run anywhere,
 // and a function that stops both. A program makes its own with redisstore.Open and
 // lock.New.
-func exampleLocker() (*lock.Locker, *locktest.Server, func()) {
+func exampleLocker() (*lock.Locker, *locktest.Memory, func()) {
 	var t locktest.Scope
-	server := locktest.Start(&t)
+	server := locktest.StartMemory(&t)
 	return server.Locker(&t, unhurried), server, t.End
 }
 
@@ -477,7 +477,7 @@ func ExampleObserver() {
 
 	var t locktest.Scope
 	defer t.End()
-	server := locktest.Start(&t)
+	server := locktest.StartMemory(&t)
 	locker := server.Locker(&t, lock.Config{RequestTimeout: time.Minute, Observer: observer})
 	ctx := context.Background()
 	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {

@@ -64,7 +64,7 @@ func TestIdleFairWaitersCostWhatTheirHeadCosts(t *testing.T) {
 	assert.Equal(t, two.rounds, some.rounds)
 	assert.InDelta(t, two.commands, some.commands, few)
 	synctest.Test(t, func(t *testing.T) {
-		store := &crowded{faulty{Store: locktest.Start(t).Store(t)}}
+		store := &crowded{faulty{Store: locktest.StartMemory(t).Store(t)}}
 		many := fairWaitersOf(t, locker(t, store, lock.Config{}), 502, func() fairCost { return fairCost{asked: store.asked(), rounds: store.rounds()} })
 		assert.Equal(t, fairCost{rounds: 2 * two.rounds}, many)
 	})
@@ -140,36 +140,36 @@ func TestIdleFairWaiterGetsItsTurn(t *testing.T) {
 	const period = 5*time.Second/3 + 100*time.Millisecond
 	for name, test := range map[string]struct {
 		before func(f *faulty)                             // while the waiters are idle
-		then   func(q *idleQueue, server *locktest.Server) // makes the lock free
+		then   func(q *idleQueue, server *locktest.Memory) // makes the lock free
 		within time.Duration
 	}{
-		"released":           {then: func(q *idleQueue, _ *locktest.Server) { q.unlock() }, within: 100 * time.Millisecond},
-		"predecessor leaves": {then: func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 100 * time.Millisecond},
+		"released":           {then: func(q *idleQueue, _ *locktest.Memory) { q.unlock() }, within: 100 * time.Millisecond},
+		"predecessor leaves": {then: func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: 100 * time.Millisecond},
 		"predecessor and holder are gone": {
-			then:   func(q *idleQueue, server *locktest.Server) { q.leave(); server.Delete("a") },
+			then:   func(q *idleQueue, server *locktest.Memory) { q.leave(); server.Delete("a") },
 			within: period,
 		},
 		"predecessor's process is dead": {
-			then:   func(q *idleQueue, _ *locktest.Server) { q.kill(); q.unlock() },
+			then:   func(q *idleQueue, _ *locktest.Memory) { q.kill(); q.unlock() },
 			within: 5*time.Second + period,
 		},
-		"everything is lost": {then: func(_ *idleQueue, server *locktest.Server) { server.DeleteAll() }, within: period},
+		"everything is lost": {then: func(_ *idleQueue, server *locktest.Memory) { server.DeleteAll() }, within: period},
 		"messages are lost": {
 			before: func(f *faulty) { f.mute = true },
-			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
+			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: period,
 		},
 		"places may not be kept": {
 			before: func(f *faulty) { f.keep, f.mute = broken, true },
-			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: 2 * period,
+			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: 2 * period,
 		},
 		"replies about places were lost": {
 			before: func(f *faulty) { f.keep, f.mute = times(4, lostReply), true },
-			then:   func(q *idleQueue, _ *locktest.Server) { q.leave(); q.unlock() }, within: period,
+			then:   func(q *idleQueue, _ *locktest.Memory) { q.leave(); q.unlock() }, within: period,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				q := newIdleQueue(t, server)
 				if test.before != nil {
 					q.store.set(func() { test.before(q.store) })
@@ -210,7 +210,7 @@ type idleQueue struct {
 	left        chan struct{}
 }
 
-func newIdleQueue(t *testing.T, server *locktest.Server) *idleQueue {
+func newIdleQueue(t *testing.T, server *locktest.Memory) *idleQueue {
 	q := &idleQueue{T: t, granted: make(chan *lock.Lease, 1), left: make(chan struct{})}
 	var err error
 	q.holder, err = server.Locker(t, lock.Config{}).Fair("a").With(lock.Options{TTL: time.Hour, Fixed: true}).Lock(t.Context())
@@ -255,7 +255,7 @@ func (q *idleQueue) end() {
 // A wait that ends in an outage reports that, also that of an idle waiter.
 func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newIdleQueue(t, locktest.Start(t))
+		q := newIdleQueue(t, locktest.StartMemory(t))
 		second := make(chan error, 1)
 		go func() {
 			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
@@ -284,7 +284,7 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 // one.
 func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		holder, err := other.Fair("a").Lock(t.Context())
@@ -303,7 +303,7 @@ func TestFairPlaceWhoseReplyWasLost(t *testing.T) {
 // place.
 func TestFairOrderOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		c := lock.Config{TTL: time.Minute}
 		one, first := faultyLocker(t, server, c)
 		two, second := faultyLocker(t, server, c)
@@ -330,7 +330,7 @@ func TestFairOrderOutlivesAnOutage(t *testing.T) {
 // A waiter that cannot reach the store for longer than its place is kept is skipped.
 func TestFairSkipsUnreachableWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		c := lock.Config{}
 		silent, store := faultyLocker(t, server, c)
 		others := server.Locker(t, c)
@@ -352,7 +352,7 @@ func TestFairSkipsUnreachableWaiters(t *testing.T) {
 // Without messages, waiters act on time alone.
 func TestFairWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
 		store.set(func() { store.subscribe = broken })
 		holder, err := server.Locker(t, lock.Config{}).Fair("a").Lock(t.Context())
@@ -378,7 +378,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute})
 				holder, err := server.Locker(t, lock.Config{TTL: time.Minute}).Fair("a").Lock(t.Context())
 				require.NoError(t, err)
@@ -411,7 +411,7 @@ func TestFairGivesUpItsPlace(t *testing.T) {
 // removed.
 func TestFairPlaceAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Minute})
 		holder, err := server.Locker(t, lock.Config{TTL: time.Minute}).Fair("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -444,7 +444,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 // places.
 func TestFairCloseBeforeARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		f := &faulty{Store: server.Store(t)}
 		leaving, err := lock.New(f, lock.Config{})
 		require.NoError(t, err)
@@ -479,7 +479,7 @@ func TestFairCloseBeforeARequest(t *testing.T) {
 // Close returns within RequestTimeout, even if requests hang.
 func TestCloseIsBoundedWhileRequestsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &faulty{Store: locktest.Start(t).Store(t)}
+		f := &faulty{Store: locktest.StartMemory(t).Store(t)}
 		l, err := lock.New(f, lock.Config{})
 		require.NoError(t, err)
 		f.set(func() { f.acquire = lostRequest })

@@ -20,7 +20,7 @@ import (
 // refused for a TTL because of its own grant.
 func TestLostReplyOfAnAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		store.set(func() { store.acquire = times(1, cut) })
 		lease, err := l.Mutex("a").TryLock(t.Context())
@@ -37,7 +37,7 @@ func TestLostReplyOfAnAcquisition(t *testing.T) {
 // is released as soon as the store answers.
 func TestNoReplyToAnAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		begin := time.Now()
@@ -61,7 +61,7 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 // A cancelled request may reach the store later than the release that was to undo it.
 func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		var late sync.WaitGroup
 		raw := server.Store(t)
@@ -93,7 +93,7 @@ func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 // A release whose reply was lost is not reported as a lost lock (Redisson #4871).
 func TestLostReplyOfARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		store.set(func() { store.release = times(2, cut) })
@@ -105,7 +105,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 // none.
 func TestReleaseAfterTheStoreLostTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestReleaseAfterTheStoreLostTheLock(t *testing.T) {
 
 func TestReleaseThatNeverArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestReleaseThatNeverArrives(t *testing.T) {
 
 func TestUnlockIsBoundedByItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		for _, test := range []struct {
 			name  string
 			limit time.Duration // of the context, from the Unlock on
@@ -164,7 +164,7 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 // the store did: not that another owner holds the lock.
 func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second})
 		holder := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		begin := time.Now()
@@ -193,7 +193,7 @@ func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 // A transient outage only costs a waiter its duration.
 func TestWaitingThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		for _, outage := range []fault{down, lostRequest, lostReply} {
 			store.set(func() { store.acquire = outage })
@@ -209,7 +209,7 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 
 func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = broken })
 		begin := time.Now()
 		_, err := l.Mutex("a").Lock(t.Context())
@@ -224,7 +224,7 @@ func TestErrorsThatDoNotPassAreNotRetried(t *testing.T) {
 // claim about the lock.
 func TestContextEndsWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
@@ -242,7 +242,7 @@ func TestContextEndsWhileTheStoreIsUnresponsive(t *testing.T) {
 // LockWithin's limit bounds only the waiting; a request in flight is awaited.
 func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
@@ -265,7 +265,7 @@ func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 // A grant that took as long as the TTL is void: until counts from before the request.
 func TestGrantThatTookTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		const ttl = 300 * time.Millisecond
 		l, store := faultyLocker(t, server, lock.Config{TTL: ttl, RequestTimeout: ttl})
 		store.set(func() {
@@ -289,7 +289,7 @@ func TestGrantThatTookTooLong(t *testing.T) {
 // Until counts from before the request was sent, never from its reply.
 func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: 10 * time.Second})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: 10 * time.Second})
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
 				err := do()
@@ -310,7 +310,7 @@ func TestUntilIsReckonedFromBeforeTheRequest(t *testing.T) {
 // request at once.
 func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: time.Hour})
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		_, err := other.Mutex("a").Lock(t.Context())
@@ -340,7 +340,7 @@ func TestWakeOfAHeadThatGaveUp(t *testing.T) {
 // because the release may have come in between.
 func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
 		subscriptions := 0 // the first waiter's two fail; the third is the second waiter's
 		store.set(func() {
@@ -375,7 +375,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 // If subscriptions fail, the holder's TTL and the poll remain.
 func TestWaitingWithoutMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: 3 * time.Second})
 		store.set(func() { store.subscribe = down })
 		holder, err := server.Locker(t, lock.Config{}).Mutex("a").Lock(t.Context())
@@ -406,7 +406,7 @@ func TestWaitingWithoutMessages(t *testing.T) {
 // A lease is lost at until if the store is unreachable, however long its requests hang.
 func TestLossWhileTheStoreIsUnresponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: 10 * time.Second})
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -430,7 +430,7 @@ func TestLossWhileTheStoreIsUnresponsive(t *testing.T) {
 // Outages leave no goroutine, and abandoned holds are released afterwards.
 func TestManyLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		store.set(func() { store.acquire, store.release = lostReply, lostRequest })
 		var work sync.WaitGroup
@@ -460,7 +460,7 @@ func TestManyLeftovers(t *testing.T) {
 // the remaining holds.
 func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		outer := mustLock(t, l.Mutex("a"))
 		inner, err := l.Mutex("a").Lock(outer.Context())
@@ -485,7 +485,7 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 // again: another owner may hold the lock.
 func TestStaleHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		mine := server.Locker(t, lock.Config{TTL: 4 * time.Second})
 		arrive := make(chan struct{})
 		slow := &slowNotices{Store: server.Store(t), arrive: arrive}
@@ -531,7 +531,7 @@ func (s *slowNotices) Subscribe(ctx context.Context, h *driver.Hold, notify func
 // A further hold is not granted if the lock is unlocked during the request.
 func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		lease := mustLock(t, l.Mutex("a"))
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
@@ -557,7 +557,7 @@ func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 func TestGrantInTheLastTickIsRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 300 * time.Millisecond
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: ttl})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: ttl})
 		asked := 0
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
@@ -579,7 +579,7 @@ func TestGrantInTheLastTickIsRequestedAgain(t *testing.T) {
 // released.
 func TestFurtherHoldMeetsAnUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 		outer := mustLock(t, l.Mutex("a"))
 		proceed := make(chan struct{})
 		store.set(func() {

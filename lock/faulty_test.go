@@ -174,8 +174,8 @@ func (f *faulty) Subscribe(ctx context.Context, h *driver.Hold, notify func(driv
 	return sub, err
 }
 
-// faultyLocker returns a locker on a faulty store on server.
-func faultyLocker(t *testing.T, server *locktest.Server, c lock.Config) (*lock.Locker, *faulty) {
+// faultyLocker returns a locker on a faulty store on a server, or in memory.
+func faultyLocker[S driver.Store](t *testing.T, server interface{ Store(locktest.TB) S }, c lock.Config) (*lock.Locker, *faulty) {
 	t.Helper()
 	f := &faulty{Store: server.Store(t)}
 	return locker(t, f, c), f

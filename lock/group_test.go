@@ -67,7 +67,7 @@ func (s *leaving) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, e
 // not answer and has as much to release as memory is kept for.
 func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		store := &leaving{Store: &grouped{Store: server.Store(t), acquire: broken}}
 		l, other := locker(t, store, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{})
 		for i := range 10_100 {
@@ -92,7 +92,7 @@ func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 func TestUnresponsiveGroupDelaysNoDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2000
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		store := &grouped{Store: server.Store(t), acquire: lostRequest}
 		l, other := locker(t, store, lock.Config{}), server.Locker(t, lock.Config{})
 		succeed := func(context.Context) error { return nil }
@@ -134,7 +134,7 @@ func TestUnresponsiveGroupDelaysNoDeferred(t *testing.T) {
 func TestGroupsShareTheRoomForDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, groups, each = 4, 3, 10
-		l := locker(t, &grouped{Store: locktest.Start(t).Store(t)}, lock.Config{MaxRunning: room})
+		l := locker(t, &grouped{Store: locktest.StartMemory(t).Store(t)}, lock.Config{MaxRunning: room})
 		var running, most atomic.Int32
 		var all []*lock.Deferred
 		begun := time.Now()

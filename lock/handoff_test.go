@@ -40,7 +40,7 @@ func mustLock(t *testing.T, m *lock.Mutex) *lock.Lease {
 func hadAHolder(t *testing.T, l *lock.Locker) {
 	t.Helper()
 	require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
-	time.Sleep(time.Second)
+	time.Sleep(100 * time.Millisecond)
 }
 
 // await waits for the lock in a goroutine. In a bubble that one is waiting when await
@@ -59,7 +59,7 @@ func await(t *testing.T, m *lock.Mutex) <-chan *lock.Lease {
 
 func TestPassingOnSendsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		m := passing(l, lock.Options{})
 		hadAHolder(t, l)
 		first := mustLock(t, m)
@@ -91,7 +91,7 @@ func TestPassingOnSendsNoRequest(t *testing.T) {
 // However often a lease is handed off, tokens grow, in this process and beyond. No two
 // leases hold the lock, and another process gets its turn.
 func TestPassingOnIsFenced(t *testing.T) {
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	var holders atomic.Int64
 	var token atomic.Int64
 	var work sync.WaitGroup
@@ -129,7 +129,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l := server.Locker(t, lock.Config{})
 				hadAHolder(t, l)
 				first := mustLock(t, passing(l, bound))
@@ -161,7 +161,7 @@ func TestPassingOnIsBounded(t *testing.T) {
 // A waiter without Passes sends a request to the store.
 func TestPassingOnNeedsPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		hadAHolder(t, l)
 		first := mustLock(t, passing(l, lock.Options{PassFor: time.Hour}))
 		plain := await(t, l.Mutex("a").With(lock.Options{Fixed: true}))
@@ -186,7 +186,7 @@ func TestPassingOnNeedsPasses(t *testing.T) {
 // A waiter that gives up is skipped, even if the lease arrives in that moment.
 func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := locktest.Start(t).Locker(t, lock.Config{})
+		l := locktest.StartMemory(t).Locker(t, lock.Config{})
 		m := passing(l, lock.Options{})
 		for range 60 {
 			held := mustLock(t, m)
@@ -221,7 +221,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 // Waiters learn of the loss of a lease that was to be handed to them.
 func TestPassingOnEndsWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{Poll: time.Hour})
 		lost := make(chan error, 1)
 		first := mustLock(t, passing(l, lock.Options{OnLost: func(err error) { lost <- err }}))
@@ -240,7 +240,7 @@ func TestPassingOnEndsWithTheLease(t *testing.T) {
 // An abandoned grant is no reason to wait.
 func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() {
 			store.acquire = times(1, func(_ context.Context, do func() error) error {
 				err := do()
@@ -262,7 +262,7 @@ func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 // have been used. None is left for a hand-off.
 func TestPassingOnAfterALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{RequestTimeout: 100 * time.Millisecond})
 		m := passing(l, lock.Options{Passes: 1000})
 		hadAHolder(t, l)
 		store.set(func() { store.acquire = times(1, lostReply) })
@@ -282,7 +282,7 @@ func TestPassingOnAfterALostReply(t *testing.T) {
 // the lease that was handed to it.
 func TestPassingOnAfterEarlierRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
 		m := passing(l, lock.Options{})
 		theirs := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
@@ -333,7 +333,7 @@ func TestPassingOnAfterEarlierRequests(t *testing.T) {
 // Each holder has its own options, and can take the lock once more.
 func TestPassedLeaseIsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := locktest.Start(t).Locker(t, lock.Config{})
+		l := locktest.StartMemory(t).Locker(t, lock.Config{})
 		hadAHolder(t, l)
 		first := mustLock(t, passing(l, lock.Options{}))
 		got := await(t, passing(l, lock.Options{MaxHold: time.Minute}))
@@ -354,7 +354,7 @@ func TestPassedLeaseIsALease(t *testing.T) {
 
 func TestCloseWhilePassingOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+		l, err := lock.New(locktest.StartMemory(t).Store(t), lock.Config{})
 		require.NoError(t, err)
 		m := passing(l, lock.Options{})
 		held := mustLock(t, m)

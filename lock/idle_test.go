@@ -38,12 +38,12 @@ func TestNoLockStaysFreeBesideWaiters(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				memory, server := locktest.StartMemory(t), locktest.Start(t)
 				s := &scene{T: t, dice: &dice{rng: rand.New(rand.NewPCG(seed, 0))}, dies: test.dies, limit: max(test.limit, time.Second), waiters: make(map[int]struct{}), holders: make(map[int]time.Time)}
 				end := time.Now().Add(8 * time.Second)
 				var users sync.WaitGroup
 				for range 2 + s.roll(3) {
-					var store driver.Store = server.Store(t)
+					var store driver.Store = memory.Store(t)
 					if test.plain {
 						store = plainStore(t, server)
 					}

@@ -45,7 +45,7 @@ func (f *faultyInspector) List(ctx context.Context, prefix string, wanted func(s
 	return f.inspector.List(ctx, prefix, wanted)
 }
 
-func inspectorLocker(t *testing.T, server *locktest.Server, c lock.Config) (*lock.Locker, *faultyInspector) {
+func inspectorLocker(t *testing.T, server *locktest.Memory, c lock.Config) (*lock.Locker, *faultyInspector) {
 	t.Helper()
 	store := server.Store(t)
 	f := &faultyInspector{faulty: &faulty{Store: store}, inspector: store}
@@ -69,7 +69,7 @@ func TestWhichRequestsAreRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l, store := inspectorLocker(t, server, lock.Config{TTL: time.Minute})
 				lease, err := l.Mutex("a").Lock(t.Context())
 				require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestWhichRequestsAreRepeated(t *testing.T) {
 // Requests are not repeated for longer than the context lives, or than RetryFor.
 func TestInspectEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := inspectorLocker(t, locktest.Start(t), lock.Config{RetryFor: 5 * time.Second})
+		l, store := inspectorLocker(t, locktest.StartMemory(t), lock.Config{RetryFor: 5 * time.Second})
 		store.examine = lostRequest
 		begin := time.Now()
 		_, err := l.Inspect(t.Context(), "a")
@@ -127,7 +127,7 @@ func TestInspectEnds(t *testing.T) {
 // ends.
 func TestVictimOfAForcedRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		victim, rescuer := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		held := make(chan struct{})
 		ended := make(chan error)

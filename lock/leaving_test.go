@@ -18,7 +18,7 @@ import (
 
 // A function whose wait ends while Go runs is done, although no slot is free.
 func TestWaitThatEndsWithinGo(t *testing.T) {
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	l := server.Locker(t, lock.Config{MaxRunning: 1})
 	lease := lockNow(t, l.Mutex("a"))
 	free, running := make(chan struct{}), make(chan struct{})
@@ -50,7 +50,7 @@ func TestWaitThatEndsWithinGo(t *testing.T) {
 // Waiters whose waiting has ended send no request, one after the other as heads.
 func TestNoRequestForThoseThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		var functions []*lock.Deferred
@@ -104,7 +104,7 @@ func TestGoexitOfTheStoreLeavesNoSubscription(t *testing.T) {
 // Heads that leave during an outage have the next one send a request, and not subscribe.
 func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		var subscribed atomic.Int64
 		store.set(func() {
@@ -126,7 +126,7 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 
 // A lease that was handed off too late is reported as a failure, and not as handed off.
 func TestHandOffThatComesTooLateIsReportedAsAFailure(t *testing.T) {
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	var wrong atomic.Int64
 	l := server.Locker(t, lock.Config{Observer: &lock.Observer{Acquired: func(_ context.Context, a lock.Acquired) {
 		if a.Err != nil && a.HandedOff {

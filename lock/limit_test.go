@@ -18,7 +18,7 @@ import (
 // store does not release.
 func TestShutdownOfManyLocksTakesOneRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 		for i := range 200 {
 			mustLock(t, l.Mutex(fmt.Sprint(i)))
 		}
@@ -74,7 +74,7 @@ func TestTryBehindALateResetTakesOneRequestTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &faultyCounter{faulty: faulty{Store: locktest.Start(t).Store(t)}}
+				store := &faultyCounter{faulty: faulty{Store: locktest.StartMemory(t).Store(t)}}
 				l := locker(t, store, lock.Config{})
 				lease := mustLock(t, l.Mutex("a"))
 				store.set(func() { store.acquire, store.count = lateReset(), lateReset() })
@@ -90,7 +90,7 @@ func TestTryBehindALateResetTakesOneRequestTimeout(t *testing.T) {
 // A refused release of a semaphore returns with its context, although the reason is unknown.
 func TestRefusedReleaseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &faultyCounter{faulty: faulty{Store: locktest.Start(t).Store(t)}}
+		store := &faultyCounter{faulty: faulty{Store: locktest.StartMemory(t).Store(t)}}
 		l := locker(t, store, lock.Config{})
 		s := l.Semaphore("s")
 		_, err := s.TrySetPermits(t.Context(), 1)

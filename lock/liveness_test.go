@@ -43,13 +43,13 @@ func TestImpatientWaitersFindAnExpiredLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				memory, server := locktest.StartMemory(t), locktest.Start(t)
 				lockers := make([]*lock.Locker, 2)
 				for i := range lockers {
 					if test.plain {
 						lockers[i] = locker(t, plainStore(t, server), lock.Config{})
 					} else {
-						lockers[i] = server.Locker(t, lock.Config{})
+						lockers[i] = memory.Locker(t, lock.Config{})
 					}
 				}
 				mustLock(t, test.holder(lockers[0]).With(lock.Options{TTL: 10 * time.Second, Fixed: true}))
@@ -78,7 +78,7 @@ func TestImpatientWaitersFindAnExpiredLock(t *testing.T) {
 // it to the next head.
 func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		l, store := faultyLocker(t, server, config)
 		held := mustLock(t, server.Locker(t, config).ReadWrite("a").Write())
@@ -110,7 +110,7 @@ func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
 // that ends.
 func TestPermitOfADeadHolderBehindAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		other := server.Locker(t, config).Permits("a")
 		_, err := other.TrySetPermits(t.Context(), 2)
@@ -144,7 +144,7 @@ func TestPermitOfADeadHolderBehindAGrant(t *testing.T) {
 // a longer lease had the lock when the writer began to wait.
 func TestWriterBehindADeadReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		other := server.Locker(t, config).ReadWrite("a").Read()
 		begin := time.Now()
@@ -163,7 +163,7 @@ func TestWriterBehindADeadReader(t *testing.T) {
 // lock, even if its first request fails.
 func TestReadUnderAWriteAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		rw := l.ReadWrite("a")
 		write := mustLock(t, rw.Write())
@@ -221,7 +221,7 @@ func TestNextHeadUsesItsPredecessorsTTL(t *testing.T) {
 // A waiter follows its Retry from the moment at which it becomes the head.
 func TestRetryOfALaterHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		l := server.Locker(t, config)
 		m := l.ReadWrite("a").Write()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestNewRefuses(t *testing.T) {
-	store := locktest.Start(t).Store(t)
+	store := locktest.StartMemory(t).Store(t)
 	_, err := lock.New(nil, lock.Config{})
 	require.ErrorContains(t, err, "store")
 	for field, c := range map[string]lock.Config{
@@ -82,7 +82,7 @@ func TestOptionsRefuse(t *testing.T) {
 
 func TestShortAndLongTTLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: 60 * time.Millisecond})
 		short, err := l.Mutex("short").Lock(t.Context())
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestShortAndLongTTLs(t *testing.T) {
 // A lease is renewed for a day, in which no other process gets the lock.
 func TestDaysOfRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		mine, theirs := server.Locker(t, lock.Config{TTL: 30 * time.Minute}), server.Locker(t, lock.Config{})
 		lease, err := mine.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestSharedWheel(t *testing.T) {
 	shared, err := wheel.New(wheel.Config{})
 	require.NoError(t, err)
 	defer shared.Stop()
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	for range 2 {
 		l, err := lock.New(server.Store(t), lock.Config{Wheel: shared})
 		require.NoError(t, err)

@@ -46,7 +46,7 @@ func TestMinHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				other := server.Locker(t, lock.Config{}).Mutex("job")
 				l, err := lock.New(server.Store(t), lock.Config{})
 				require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestMinHold(t *testing.T) {
 // and that of a deferred function that is cancelled before it begins.
 func TestMinHoldOfUnusedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, faulty := faultyLocker(t, server, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		keep := lock.Options{MinHold: time.Hour}
@@ -104,7 +104,7 @@ func TestMinHoldOfUnusedLocks(t *testing.T) {
 // cancelled, has not used the lock.
 func TestMinHoldWithoutASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{MaxRunning: 1}), server.Locker(t, lock.Config{})
 		taken := lockNow(t, other.Mutex("a"))
 		late, err := l.Mutex("a").With(lock.Options{MinHold: time.Hour}).Go(t.Context(), never(t))
@@ -130,7 +130,7 @@ func TestMinHoldWithoutASlot(t *testing.T) {
 // its own time.
 func TestMinHoldOfSeveralHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		m := l.Mutex("a").With(lock.Options{MinHold: time.Hour})
 		begin := time.Now()
@@ -156,7 +156,7 @@ func TestMinHoldOfSeveralHolds(t *testing.T) {
 // background would keep it for longer.
 func TestMinHoldWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: 20 * time.Second})
 		begin := time.Now()
 		lease := lockNow(t, l.Mutex("a").With(lock.Options{MinHold: 5 * time.Second}))
@@ -173,7 +173,7 @@ func TestMinHoldWithoutTheStore(t *testing.T) {
 // A lost lock is lost as always: the error says so, and the next holder is left alone.
 func TestMinHoldOfALostLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		lease := lockNow(t, l.Mutex("a").With(lock.Options{MinHold: time.Hour}))
 		_, err := other.ForceRelease(t.Context(), "a")
@@ -199,7 +199,7 @@ func TestMinHoldBesideARenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l, store := faultyLocker(t, server, lock.Config{})
 				begin := time.Now()
 				lease := lockNow(t, l.Mutex("a").With(lock.Options{MinHold: 10 * time.Minute}))
@@ -228,7 +228,7 @@ func TestMinHoldBesideARenewal(t *testing.T) {
 // A lock that its owner has used is kept, even if the last of its holds was not.
 func TestMinHoldOfAUsedLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		taken := lockNow(t, other.Mutex("b"))
 		begin := time.Now()
@@ -252,7 +252,7 @@ func TestMinHoldOfAUsedLock(t *testing.T) {
 func TestMinHoldBesideALateAcquisition(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Minute})
+			l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Minute})
 			store.set(func() { store.acquire = times(1, lostReply) })
 			lease := mustLock(t, l.Mutex("a").With(lock.Options{MinHold: 30 * time.Second}))
 			time.Sleep(after)

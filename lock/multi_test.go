@@ -17,7 +17,7 @@ import (
 )
 
 func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	store := server.Store(t)
 	one, err := lock.New(store, lock.Config{})
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 // Locks of every kind, on two servers, taken by three processes in different orders.
 func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		east, west := locktest.Start(t), locktest.Start(t)
+		east, west := locktest.StartMemory(t), locktest.Start(t)
 		held := make([]int, 4)
 		var work sync.WaitGroup
 		for i := range 3 {
@@ -102,7 +102,7 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 // clients with too few permits between them do not wait for each other.
 func TestMultiTakesPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		var work sync.WaitGroup
 		var inside atomic.Int32
 		for i := range 4 {
@@ -160,7 +160,7 @@ func TestMultiTakesPermits(t *testing.T) {
 // The lease of a member that is not renewed may end during the wait for another member.
 func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		lease, err := other.Mutex("b").Lock(t.Context())
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestMultiIsNotGrantedWithALeaseThatIsOver(t *testing.T) {
 // One time limit covers the waits for all members.
 func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})
 		first, err := other.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 // Callbacks for a member's loss end with Unlock, even if an outer lease still holds it.
 func TestMultiEndsWithItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{})
 		outer, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestMultiEndsWithItsUnlock(t *testing.T) {
 // An Unlock that fails for one lock returns its error, and still releases the others.
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		other := server.Locker(t, lock.Config{})
 		all, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(t.Context())
@@ -242,7 +242,7 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 // although the caller's context has ended.
 func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		store.set(func() {

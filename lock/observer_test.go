@@ -58,7 +58,7 @@ func (o *observed) take() (acquired []lock.Acquired, ended []lock.Ended) {
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observed
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{Observer: o.observer()})
 		other := server.Locker(t, lock.Config{})
 		_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
@@ -137,7 +137,7 @@ func TestObserver(t *testing.T) {
 func TestObserverOfLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observed
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{Observer: o.observer()})
 		lease := lockNow(t, l.Mutex("expired").With(lock.Options{TTL: time.Second, Fixed: true}))
 		<-lease.Lost()
@@ -199,7 +199,7 @@ func TestObserverOfHandOffs(t *testing.T) {
 func TestObserverOfALateGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observed
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{Observer: o.observer()})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{Observer: o.observer()})
 		ctx, cancel := context.WithCancel(t.Context())
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
@@ -223,7 +223,7 @@ func TestObserverOfALateGrant(t *testing.T) {
 func TestObserverPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Observer: &lock.Observer{
@@ -244,7 +244,7 @@ func TestObserverPanics(t *testing.T) {
 func TestObserverOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observed
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Observer: o.observer()})
 		theirs := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		const slow = 100 * time.Millisecond
@@ -347,7 +347,7 @@ func TestObserverIsNotReadAgain(t *testing.T) {
 func TestBlockedObserverStopsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{Observer: &lock.Observer{Ended: func(context.Context, lock.Ended) { <-block }}})
 		defer close(block)
 		lost := make(chan error, 2)

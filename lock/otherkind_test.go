@@ -31,7 +31,7 @@ func (s otherKind) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, 
 // The error names the reason, and a waiter polls: the end of the other lock may send no message.
 func TestLockOfAnotherKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := otherKind{locktest.Start(t).Store(t), make(chan struct{})}
+		store := otherKind{locktest.StartMemory(t).Store(t), make(chan struct{})}
 		l, err := lock.New(store, lock.Config{Poll: time.Hour})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()

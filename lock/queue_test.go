@@ -17,7 +17,7 @@ import (
 // its process takes its own place, even if it gives up soon.
 func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		patient := []*lock.Locker{server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})}
 		impatient := server.Locker(t, lock.Config{})
 		held := mustLock(t, patient[0].Mutex("a"))

@@ -58,7 +58,7 @@ func TestRetryStrategies(t *testing.T) {
 // stops. It leaves nothing behind.
 func TestRetriesRunOnTheWheel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		holder, err := other.Mutex("a").Lock(t.Context())
@@ -106,7 +106,7 @@ func TestWaitersAreLimited(t *testing.T) {
 // A policy that panics ends only its own wait.
 func TestRetryPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		var log bytes.Buffer
 		l := server.Locker(t, lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))

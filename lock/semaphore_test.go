@@ -34,7 +34,7 @@ func (f *faultyCounter) Count(ctx context.Context, c *driver.Count) (counted dri
 // handle on it.
 func semaphoreOn(t *testing.T, c lock.Config) (s, theirs *lock.Semaphore, f *faultyCounter) {
 	t.Helper()
-	server := locktest.Start(t)
+	server := locktest.StartMemory(t)
 	f = &faultyCounter{faulty: faulty{Store: server.Store(t)}}
 	s = locker(t, f, c).Semaphore("downloads")
 	first, err := s.TrySetPermits(t.Context(), 5)
@@ -108,7 +108,7 @@ func (l *late) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, erro
 // A request that arrives after its caller gave up takes nothing.
 func TestSemaphoreTakesNothingForALateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		store := server.Store(t)
 		slow := &late{Store: store, sent: make(chan driver.Hold, 1)}
 		theirs := server.Locker(t, lock.Config{}).Semaphore("downloads")
@@ -162,7 +162,7 @@ func TestCountErrorsNameTheCause(t *testing.T) {
 
 // A store need not implement Counter.
 func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
-	l, _ := faultyLocker(t, locktest.Start(t), lock.Config{})
+	l, _ := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 	_, err := l.Semaphore("downloads").Available(t.Context())
 	require.ErrorIs(t, err, lock.ErrUnsupported)
 	require.ErrorIs(t, l.Latch("ready").CountDown(t.Context()), lock.ErrUnsupported)
@@ -179,7 +179,7 @@ func TestNotAcquiredErrorNamesPermits(t *testing.T) {
 
 func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		f := &faultyCounter{faulty: faulty{Store: server.Store(t)}}
 		l := locker(t, f, lock.Config{}).Latch("ready")
 		f.set(func() { f.count = times(2, cut) })
@@ -206,7 +206,7 @@ func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 // Waiters for several permits get that many, even after they yielded and got a new owner.
 func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		f := &faulty{Store: server.Store(t)}
 		l := locker(t, f, lock.Config{TTL: 5 * time.Second})
 		set := server.Locker(t, lock.Config{}).Permits("exports")
@@ -237,7 +237,7 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 // A head that wants more permits than there are leaves the available ones to the next.
 func TestHeadForSeveralLeavesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour, Poll: time.Hour})
 		p := l.Permits("exports")
 		_, err := p.TrySetPermits(t.Context(), 2)

@@ -45,7 +45,7 @@ func shutDown(l *lock.Locker, within time.Duration) (took time.Duration, err err
 // nothing is left in the store.
 func TestShutdownWaitsForUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: 3 * time.Second})
 		other := server.Locker(t, lock.Config{})
 		theirs := mustLock(t, other.Mutex("theirs"))
@@ -102,7 +102,7 @@ func TestShutdownWaitsForUnlocks(t *testing.T) {
 // are notified.
 func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		other := server.Locker(t, lock.Config{})
 		_, err := l.Permits("permits").TrySetPermits(t.Context(), 1)
@@ -145,7 +145,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 // names the locks that remain.
 func TestShutdownWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 		mustLock(t, l.Mutex("a"))
 		store.set(func() { store.release = lostRequest })
 		took, err := shutDown(l, 5*time.Second)
@@ -163,7 +163,7 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 	for name, later := range map[string]time.Duration{"beside": time.Second, "after": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 				mustLock(t, l.Mutex("a"))
 				store.set(func() { store.release = lostRequest })
 				first := make(chan error, 1)
@@ -188,7 +188,7 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 // holds.
 func TestShutdownWaitsForReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour})
 		store.set(func() { store.acquire = times(1, cut) })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -226,7 +226,7 @@ func TestShutdownWaitsForReleases(t *testing.T) {
 func TestShutdownWaitsForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for limit, want := range map[time.Duration]error{time.Minute: nil, 1200 * time.Millisecond: context.DeadlineExceeded} {
-			l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+			l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 			mustLock(t, l.Mutex("a"))
 			released := false
 			store.set(func() {
@@ -261,7 +261,7 @@ func TestShutdownBesideAnUnreleasedHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{TTL: time.Hour})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour})
 				lease := mustLock(t, l.Mutex("a"))
 				store.set(func() { store.release = down })
 				require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrUnavailable)
@@ -316,7 +316,7 @@ func TestCloseWhileShutdownIsCutShort(t *testing.T) {
 // reports the lost lease.
 func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		lease := mustLock(t, l.Mutex("a"))
 		ctx := lease.Context()
@@ -348,7 +348,7 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := faultyLocker(t, locktest.Start(t), lock.Config{})
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 				store.set(func() { store.acquire = down })
 				ended := make(chan error, 1)
 				go func() { ended <- acquire(l) }()
@@ -368,7 +368,7 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 // All permits of a lease return, not only the first.
 func TestShutdownReleasesSeveralPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, err := lock.New(server.Store(t), lock.Config{})
 		require.NoError(t, err)
 		other := server.Locker(t, lock.Config{}).Permits("a")

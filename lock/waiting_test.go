@@ -33,7 +33,7 @@ func roundTrip(d time.Duration) fault {
 // behind it get the lock.
 func TestShortTTLOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})
 		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		var work sync.WaitGroup
@@ -77,7 +77,7 @@ func TestEndOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l, store := faultyLocker(t, server, lock.Config{Poll: 10 * time.Second})
 				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 				ended := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestEndOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 // turn among waiters of other processes that never leave the lock free.
 func TestHeadBehindOneThatWasNeverEnqueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
 		l, store := faultyLocker(t, server, config)
 		held := mustLock(t, server.Locker(t, config).Mutex("a"))
@@ -167,7 +167,7 @@ func TestWakeBetweenTwoHeadsThatGiveUp(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			server := locktest.Start(t)
+			server := locktest.StartMemory(t)
 			m := &messenger{Store: server.Store(t)}
 			l := locker(t, m, lock.Config{TTL: 2 * time.Hour, Poll: time.Hour})
 			mustLock(t, server.Locker(t, lock.Config{TTL: 2 * time.Hour}).Mutex("a"))
@@ -265,7 +265,7 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 	for name, fast := range map[string]int64{"as fast as is allowed for": 9, "faster": 30, "that does not go": -1000} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				m := &messenger{Store: server.Store(t)}
 				var granted time.Time
 				m.forward = func(notify func(driver.Notice), n driver.Notice) {
@@ -308,7 +308,7 @@ func TestForgedMessageIsNotAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				m := &messenger{Store: server.Store(t)}
 				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))
@@ -334,7 +334,7 @@ func TestForgedMessageIsNotAccepted(t *testing.T) {
 // since.
 func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		m := &messenger{Store: server.Store(t)}
 		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		got := await(t, locker(t, m, lock.Config{Poll: time.Second}).Mutex("a"))
@@ -353,7 +353,7 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 // A grant by release reaches a head whose request has just failed.
 func TestHandOverToAHeadWhoseRequestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		f := &faulty{Store: server.Store(t)}
 		m := &messenger{Store: f}
 		l := locker(t, m, lock.Config{Poll: 10 * time.Second})

@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -354,4 +355,27 @@ func Example_errFull() {
 	// Output:
 	// true
 	// <nil>
+}
+
+// A program that ends waits for the task that runs, but not for ever.
+func ExampleWheel_Shutdown() {
+	w, err := wheel.New(wheel.Config{})
+	if err != nil {
+		panic(err)
+	}
+	running, hangs := make(chan struct{}), make(chan struct{})
+	_, _ = w.Schedule(0, func() { close(running); <-hangs })
+	_, _ = w.Schedule(time.Hour, func() {})
+	<-running
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	unrun, err := w.Shutdown(ctx)
+	fmt.Println(len(unrun), "not run:", err)
+
+	close(hangs)
+	fmt.Println(w.Shutdown(context.Background()))
+	// Output:
+	// 1 not run: wheel: a task still runs: context deadline exceeded
+	// [] <nil>
 }

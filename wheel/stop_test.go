@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -299,6 +300,32 @@ func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 		check(t, ran.Load() == 1 && left.Load() == 9, "%d ran and %d were returned, want 1 and 9", ran.Load(), left.Load())
 	})
 }
+
+// Shutdown waits no longer than its context. The wheel is stopped all the same, and a later
+// Shutdown waits for the task again.
+func TestShutdownWaitsAsLongAsItsContext(t *testing.T) {
+	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+		ran := 0
+		for range 10 {
+			must(w.Schedule(10*ms, func() { ran++; time.Sleep(second) }))
+		}
+		time.Sleep(20 * ms)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*ms, errEnough)
+		defer cancel()
+		begun := time.Now()
+		left, err := w.Shutdown(ctx)
+		check(t, errors.Is(err, errEnough), "Shutdown beside a task that runs: %v", err)
+		check(t, time.Since(begun) == 100*ms && len(left) == 9, "%d were returned after %v", len(left), time.Since(begun))
+		refuses(t, w, wheel.ErrStopped)
+		left, err = w.Shutdown(t.Context())
+		check(t, err == nil && left == nil, "a second Shutdown: %v, %d returned", err, len(left))
+		check(t, ran == 1 && time.Since(begun) > 900*ms, "%d ran by %v", ran, time.Since(begun))
+		_, err = w.Shutdown(ctx)
+		check(t, err == nil, "Shutdown of a wheel without a worker, after its context: %v", err)
+	})
+}
+
+var errEnough = errors.New("enough")
 
 // A task may stop its own wheel: Stop returns at once, with the rest, its neighbours in the
 // batch included, and nothing runs after the task.

@@ -1,6 +1,8 @@
 package wheel
 
 import (
+	"context"
+	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
@@ -70,10 +72,6 @@ type Wheel struct {
 	// task on the worker. It is left behind by a panic or runtime.Goexit. Only the worker
 	// uses it.
 	current revocable
-
-	// leftovers is set when a task has stopped the wheel: the worker then has to release
-	// what is left in the lists. Only the worker uses it.
-	leftovers bool
 
 	worker    goroutine     // the goroutine that runs the worker
 	withdrawn chan struct{} // closed when Stop has returned what was pending
@@ -236,9 +234,16 @@ type Unrun struct {
 // returns at once, and the worker ends after that task. A second Stop waits likewise and
 // returns nil.
 func (w *Wheel) Stop() []Unrun {
+	left, _ := w.Shutdown(context.Background())
+	return left
+}
+
+// Shutdown is [Wheel.Stop] with a limit: it waits for the running task as long as ctx lives. If
+// ctx ends first, the wheel is stopped all the same, the worker ends after that task, and the
+// error wraps ctx's cause. The timeouts are returned in any case.
+func (w *Wheel) Shutdown(ctx context.Context) ([]Unrun, error) {
 	var left []Unrun
-	first := !w.stopping.Swap(true)
-	if first {
+	if !w.stopping.Swap(true) {
 		w.uncounted()
 		for i := range w.shards {
 			w.shards[i].inbox.Close()
@@ -248,14 +253,19 @@ func (w *Wheel) Stop() []Unrun {
 		w.wakeWorker(0)
 	}
 	if w.worker.isCurrent() {
-		w.leftovers = true
-		return left
+		return left, nil
 	}
-	<-w.ended
-	if first { // a second Stop may get here before the withdrawal is complete
-		w.release()
+	select {
+	case <-w.ended:
+		return left, nil
+	case <-ctx.Done():
 	}
-	return left
+	select {
+	case <-w.ended: // both: the worker's end counts
+		return left, nil
+	default:
+		return left, fmt.Errorf("wheel: a task still runs: %w", context.Cause(ctx))
+	}
 }
 
 // release empties the lists of a wheel without a worker. The records in which users have

@@ -32,9 +32,8 @@ func (w *Wheel) work() {
 	clean := false
 	defer func() {
 		if clean {
-			if w.leftovers {
-				w.release()
-			}
+			<-w.withdrawn
+			w.release()
 			w.alarm.close()
 			close(w.ended)
 			return

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -17,9 +22,15 @@ import (
 // flakesRun is a series of runs of the tests that logic decides.
 type flakesRun struct {
 	times int
-	loops int // that compute beside the tests, for each processor
-	args  []string
+	loops int      // that compute beside the tests, for each processor
+	args  []string // for the tests
 	out   io.Writer
+}
+
+// built is a package and the file of its compiled tests.
+type built struct {
+	pkg
+	binary string
 }
 
 // red is a test that failed in some runs.
@@ -30,7 +41,7 @@ type red struct {
 	output    string // of the last of them
 }
 
-// record is a line of go test -json.
+// record is a line of go tool test2json.
 type record struct{ Action, Package, Test, Output string }
 
 // seeds finds the seed of the order in which a package's tests run.
@@ -43,6 +54,10 @@ func (f *flakesRun) play(ctx context.Context, patterns []string) error {
 		return err
 	}
 	defer remove()
+	packages, err := compile(ctx, folder, patterns)
+	if err != nil {
+		return err
+	}
 	stop, err := startLoad(ctx, f.loops, folder)
 	if err != nil {
 		return err
@@ -51,7 +66,7 @@ func (f *flakesRun) play(ctx context.Context, patterns []string) error {
 	var reds []*red
 	for run := 1; run <= f.times; run++ {
 		begun := time.Now()
-		failed, count, err := f.once(ctx, patterns)
+		failed, count, err := f.once(ctx, packages)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -71,28 +86,72 @@ func (f *flakesRun) play(ctx context.Context, patterns []string) error {
 	return nil
 }
 
-// once runs the tests once, and returns those that failed and how many there were.
-func (f *flakesRun) once(ctx context.Context, patterns []string) ([]*red, int, error) {
-	// The command's limit for a package, ten minutes, is that of an idle machine.
-	command := exec.CommandContext(ctx, "go", slices.Concat(
-		[]string{"test", "-race", "-count=1", "-shuffle=on", "-json", "-timeout=2h"}, f.args, patterns)...)
-	command.Stderr = os.Stderr
-	alone(command)
-	out, err := command.StdoutPipe()
+// compile builds the tests of the packages that match the patterns: once, as linking them costs
+// a sixth of what running them does.
+func compile(ctx context.Context, folder string, patterns []string) ([]built, error) {
+	all, err := list(patterns)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if err := command.Start(); err != nil {
-		return nil, 0, err
+	var packages []built
+	for i, l := range all {
+		if len(l.files()) == 0 {
+			continue
+		}
+		binary, err := build(ctx, filepath.Join(folder, strconv.Itoa(i)), l.pkg)
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, built{l.pkg, binary})
 	}
-	reds, count, err := read(out)
-	if exit := command.Wait(); err == nil && exit != nil && len(reds) == 0 {
-		err = fmt.Errorf("go test: %w", exit)
+	if len(packages) == 0 {
+		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
 	}
+	return packages, nil
+}
+
+// once runs the tests once, of as many packages at a time as go test does, and returns those that
+// failed and how many there were.
+func (f *flakesRun) once(ctx context.Context, packages []built) (reds []*red, count int, err error) {
+	var mu sync.Mutex // guards the results
+	var running sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for _, p := range packages {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			failed, ran, problem := f.tests(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			reds, count, err = append(reds, failed...), count+ran, errors.Join(err, problem)
+		})
+	}
+	running.Wait()
 	return reds, count, err
 }
 
-// read reads the output of go test -json. It returns the tests that failed and the number of
+// tests runs the tests of a package.
+func (f *flakesRun) tests(ctx context.Context, p built) ([]*red, int, error) {
+	// The limit of go test for a package, ten minutes, is that of an idle machine.
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{
+		"tool", "test2json", "-p", p.ImportPath, p.binary,
+		"-test.v=test2json", "-test.shuffle=on", "-test.paniconexit0", "-test.timeout=2h"}, f.args)...)
+	command.Dir = p.Dir
+	var problem bytes.Buffer
+	command.Stderr = &problem
+	alone(command)
+	out, err := command.Output()
+	reds, count, unread := read(bytes.NewReader(out))
+	switch {
+	case unread != nil:
+		return nil, 0, fmt.Errorf("%s: %w", p.ImportPath, unread)
+	case err != nil && len(reds) == 0:
+		return nil, 0, fmt.Errorf("%s: %w\n%s", p.ImportPath, err, problem.String())
+	}
+	return reds, count, nil
+}
+
+// read reads what go tool test2json prints. It returns the tests that failed and the number of
 // tests. A test that failed because a part of it did is not listed beside the part.
 func read(in io.Reader) (reds []*red, count int, err error) {
 	type name struct{ pkg, test string }
@@ -112,8 +171,6 @@ func read(in io.Reader) (reds []*red, count int, err error) {
 			if found := seeds.FindStringSubmatch(line.Output); found != nil {
 				seed[line.Package] = found[1]
 			}
-		case "build-fail":
-			return nil, 0, fmt.Errorf("a package does not build")
 		case "pass", "skip":
 			if line.Test != "" {
 				count++

@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 )
 
-// output is what go test -json prints of two packages: a test of the first fails because a part
+// output is what go tool test2json prints of two packages: a test of the first fails because a part
 // of it does, and the second fails after its tests.
 const output = `{"Action":"output","Package":"a","Output":"-test.shuffle 42\n"}
 {"Action":"pass","Package":"a","Test":"TestGood"}
@@ -29,9 +30,6 @@ func TestReadsFailures(t *testing.T) {
 	if r := reds[1]; r.pkg != "b" || r.test != "" || r.output != "a goroutine was left\n" {
 		t.Errorf("%+v", r)
 	}
-	if _, _, err := read(strings.NewReader(`{"Action":"build-fail"}`)); err == nil {
-		t.Error("a package that does not build was no error")
-	}
 }
 
 func TestReportsFailuresOnce(t *testing.T) {
@@ -53,5 +51,23 @@ func TestReportsFailuresOnce(t *testing.T) {
 	f.report(nil)
 	if !strings.Contains(out.String(), "no test was red in 3 runs") {
 		t.Error(out.String())
+	}
+}
+
+func TestFlakesRun(t *testing.T) {
+	run := func() (string, error) {
+		var out bytes.Buffer
+		f := &flakesRun{times: 2, out: &out}
+		err := f.play(t.Context(), []string{"./testdata/sample"})
+		return out.String(), err
+	}
+	out, err := run()
+	if err != nil || !strings.Contains(out, "run 2 of 2: 2 tests, 0 red") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Setenv("SAMPLE", "red")
+	out, err = run()
+	if !errors.Is(err, errFailed) || !strings.Contains(out, "TestRed  1 2") || strings.Count(out, "as it always does") != 1 {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -30,8 +30,7 @@ func main() {
 	os.Exit(2)
 }
 
-// run runs the command. Arguments after -args go to the tests of "real", and to go test of
-// "flakes".
+// run runs the command. Arguments after -args go to the tests.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("usage: trial real|flakes [flags] packages [-args ...]")

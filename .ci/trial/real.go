@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,10 +48,9 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 		if !r.wanted(p) {
 			continue
 		}
-		binary := filepath.Join(r.folder, fmt.Sprintf("%d-%s.test", i, filepath.Base(p.Dir)))
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-race", "-ldflags=-w", "-tags", realTag, "-o", binary, p.ImportPath)
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s does not build: %w\n%s", p.ImportPath, err, out)
+		binary, err := build(ctx, filepath.Join(r.folder, strconv.Itoa(i)), p, "-ldflags=-w", "-tags", realTag)
+		if err != nil {
+			return err
 		}
 		binaries[p.ImportPath] = binary
 	}
@@ -80,6 +80,16 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 		return errFailed
 	}
 	return nil
+}
+
+// build compiles the tests of a package to a file in a new folder.
+func build(ctx context.Context, folder string, p pkg, flags ...string) (binary string, err error) {
+	binary = filepath.Join(folder, filepath.Base(p.Dir)+".test") // go test names it so, and traces show it
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-race", "-o", binary}, flags, []string{p.ImportPath})...)
+	if out, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s does not build: %w\n%s", p.ImportPath, err, out)
+	}
+	return binary, nil
 }
 
 // wanted reports whether any test of the package is to be run.

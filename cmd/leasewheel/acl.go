@@ -12,6 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 const aclLong = `Acl prints the least rights that a Redis user needs for the chosen uses, as a command
@@ -69,41 +73,41 @@ func newACLCommand() *cobra.Command {
 	}
 	flags.StringVar(&a.user, "user", "leasewheel", "the `name` of the user")
 	flags.StringVar(&a.password, "password-file", "", "set the password in this `file`, besides others that the user has")
-	flags.StringVar(&a.prefix, "prefix", "", "`text` before the name of every lock on the server (default: $"+prefixVariable+")")
+	flags.StringVar(&a.prefix, "prefix", "", "`text` before the name of every lock on the server (default: $"+connect.PrefixVariable+")")
 	flags.BoolVar(&a.aclFile, "acl-file", false, "print a line for the server's ACL file instead of a command")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 
 func (a *aclCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}
 	if !cmd.Flags().Changed("prefix") {
-		a.prefix = os.Getenv(prefixVariable)
+		a.prefix = os.Getenv(connect.PrefixVariable)
 	}
 	uses, err := a.uses()
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	if err := aclWord("--user", a.user); err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	pattern = globLiteral(a.prefix) + pattern
+	pattern = connect.GlobLiteral(a.prefix) + pattern
 	if err := aclWord("PATTERN, with its prefix,", pattern); err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	rules := []string{"on"}
 	if a.password != "" {
 		hash, err := passwordRule(a.password)
 		if err != nil {
-			return usageError(cmd, err)
+			return exit.UsageError(cmd, err)
 		}
 		rules = append(rules, hash)
 	}
 	if err := a.print(cmd, append(rules, rulesOf(uses, pattern)...)); err != nil {
-		return exitf(exitInternal, "writing the rights: %w", err)
+		return exit.Errorf(exit.Internal, "writing the rights: %w", err)
 	}
 	return nil
 }
@@ -126,7 +130,7 @@ type aclReport struct {
 
 func (a *aclCommand) print(cmd *cobra.Command, rules []string) error {
 	if a.json {
-		return writeJSON(cmd.OutOrStdout(), aclReport{a.user, rules})
+		return output.WriteJSON(cmd.OutOrStdout(), aclReport{a.user, rules})
 	}
 	verb := "ACL SETUSER"
 	if a.aclFile {
@@ -143,14 +147,9 @@ func aclWord(what, word string) error {
 		return !unicode.IsPrint(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'#", r)
 	}
 	if word == "" || !utf8.ValidString(word) || strings.ContainsFunc(word, refused) {
-		return fmt.Errorf("%s %s: ACL rules accept no white space, and this command no quotes and no \"#\"; \"?\" matches any of them in a pattern", what, quoted(word))
+		return fmt.Errorf("%s %s: ACL rules accept no white space, and this command no quotes and no \"#\"; \"?\" matches any of them in a pattern", what, output.Quoted(word))
 	}
 	return nil
-}
-
-// globLiteral returns the pattern that matches only text.
-func globLiteral(text string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
 }
 
 // passwordRule returns the rule that sets the password in a file, without the password.

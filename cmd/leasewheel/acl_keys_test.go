@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -130,7 +131,7 @@ func TestACLReachesNothingElse(t *testing.T) {
 					slices.Sort(*list)
 					*list = slices.Compact(*list)
 				}
-				rules := rulesOf(uses, globLiteral(c.prefix)+c.pattern)
+				rules := rulesOf(uses, connect.GlobLiteral(c.prefix)+c.pattern)
 				// A client's record belongs to no name.
 				anyClient := func(key string) bool { return strings.HasPrefix(key, "~leasewheel:client:{") }
 				notOwn := func(keys []string) []string {

@@ -17,6 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -27,7 +30,7 @@ import (
 func setUser(t *testing.T, client *redis.Client, args ...string) {
 	t.Helper()
 	var command []any
-	for word := range strings.FieldsSeq(ask(t, nil, exitOK, append([]string{"acl"}, args...)...)) {
+	for word := range strings.FieldsSeq(commandtest.Ask(t, nil, exit.OK, append([]string{"acl"}, args...)...)) {
 		command = append(command, word)
 	}
 	require.NoError(t, client.Do(t.Context(), command...).Err())
@@ -38,48 +41,48 @@ func setUser(t *testing.T, client *redis.Client, args ...string) {
 func TestACL(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(commandtest.Secret+"\n"), 0o600))
 	server := redistest.Start(t, redistest.Config{})
 	admin := server.Client(t)
-	line := ask(t, nil, exitOK, "acl", "--user", "shop", "--password-file", file, "orders:*")
+	line := commandtest.Ask(t, nil, exit.OK, "acl", "--user", "shop", "--password-file", file, "orders:*")
 	assert.Equal(t, 1, strings.Count(line, "\n"))
-	assert.NotContains(t, line, secret)
+	assert.NotContains(t, line, commandtest.Secret)
 	setUser(t, admin, "--user", "shop", "--password-file", file, "orders:*")
 	_, path := server.Addr()
-	env := []string{redisURLVariable + "=unix://shop:" + secret + "@" + path}
+	env := []string{connect.URLVariable + "=unix://shop:" + commandtest.Secret + "@" + path}
 
-	p := start(t, env, run("orders:42", sh("echo done"))...)
-	assert.Equal(t, "done", p.line())
-	assert.Equal(t, 0, p.wait())
+	p := commandtest.Start(t, env, run("orders:42", sh("echo done"))...)
+	assert.Equal(t, "done", p.Line())
+	assert.Equal(t, 0, p.Wait())
 	assert.Empty(t, refused(t, admin))
-	p = call(t, env, run("payments:42", sh("echo done"))...)
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("lacks a permission")
+	p = commandtest.Call(t, env, run("payments:42", sh("echo done"))...)
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("lacks a permission")
 
 	// Further uses replace the earlier ones, and leave the password.
 	require.NoError(t, admin.ACLLogReset(t.Context()).Err())
 	setUser(t, admin, "--user", "shop", "--inspect", "*")
-	assert.Empty(t, ask(t, env, exitOK, "ls"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "ls"))
 	assert.Empty(t, refused(t, admin))
 	setUser(t, admin, "--user", "shop", "orders:*")
-	assert.Equal(t, exitUnavailable, call(t, env, "ls", "a*").wait())
+	assert.Equal(t, exit.Unavailable, commandtest.Call(t, env, "ls", "a*").Wait())
 }
 
 func TestACLForms(t *testing.T) {
 	t.Parallel()
-	command := ask(t, nil, exitOK, "acl", "--fair", "orders:*")
+	command := commandtest.Ask(t, nil, exit.OK, "acl", "--fair", "orders:*")
 	assert.Equal(t, "ACL SETUSER "+strings.Replace(strings.Join(leastUser(t, "fair"), " "), " >secret", "", 1)+"\n", command)
-	assert.Equal(t, command, ask(t, nil, exitOK, "acl", "--fair", "--locks", "orders:*"))
-	assert.Equal(t, strings.Replace(command, "ACL SETUSER", "user", 1), ask(t, nil, exitOK, "acl", "--acl-file", "--fair", "orders:*"))
+	assert.Equal(t, command, commandtest.Ask(t, nil, exit.OK, "acl", "--fair", "--locks", "orders:*"))
+	assert.Equal(t, strings.Replace(command, "ACL SETUSER", "user", 1), commandtest.Ask(t, nil, exit.OK, "acl", "--acl-file", "--fair", "orders:*"))
 	var report aclReport
-	require.NoError(t, json.Unmarshal([]byte(ask(t, nil, exitOK, "acl", "--json", "--fair", "orders:*")), &report))
+	require.NoError(t, json.Unmarshal([]byte(commandtest.Ask(t, nil, exit.OK, "acl", "--json", "--fair", "orders:*")), &report))
 	assert.Equal(t, command, fmt.Sprintln("ACL SETUSER", report.User, strings.Join(report.Rules, " ")))
-	prefixed := ask(t, nil, exitOK, "acl", "--prefix", "shop[1]:", "orders:*")
+	prefixed := commandtest.Ask(t, nil, exit.OK, "acl", "--prefix", "shop[1]:", "orders:*")
 	assert.Contains(t, prefixed, ` ~shop\[1\]:orders:* `)
-	assert.Equal(t, prefixed, ask(t, []string{prefixVariable + "=shop[1]:"}, exitOK, "acl", "orders:*"))
-	assert.NotContains(t, ask(t, nil, exitOK, "acl", "--queue", "--cluster", "a*"), "~redisson", "no locks")
-	assert.Contains(t, ask(t, nil, exitOK, "acl", "--queue", "--fair", "a*"), "~redisson")
-	assert.Contains(t, ask(t, nil, exitOK, "acl", "--force"), "+scan", "forcing inspects")
+	assert.Equal(t, prefixed, commandtest.Ask(t, []string{connect.PrefixVariable + "=shop[1]:"}, exit.OK, "acl", "orders:*"))
+	assert.NotContains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--queue", "--cluster", "a*"), "~redisson", "no locks")
+	assert.Contains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--queue", "--fair", "a*"), "~redisson")
+	assert.Contains(t, commandtest.Ask(t, nil, exit.OK, "acl", "--force"), "+scan", "forcing inspects")
 
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
@@ -92,9 +95,9 @@ func TestACLForms(t *testing.T) {
 		"is empty":               {"--password-file", empty},
 		"--password-file: open":  {"--password-file", empty + "x"},
 	} {
-		p := call(t, nil, append([]string{"acl"}, args...)...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		p.requireOneLine(text)
+		p := commandtest.Call(t, nil, append([]string{"acl"}, args...)...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine(text)
 	}
 }
 
@@ -189,8 +192,8 @@ func TestLeastUserWithSentinels(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(t.Context()))
 	set.Failover(t)
-	eventually(t, "locked at the new master", func() bool {
-		return locker.Mutex("orders:42").Do(bounded(t), func(context.Context) error { return nil }) == nil
+	commandtest.Eventually(t, "locked at the new master", func() bool {
+		return locker.Mutex("orders:42").Do(commandtest.Bounded(t), func(context.Context) error { return nil }) == nil
 	})
 	for _, node := range set.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
@@ -213,8 +216,8 @@ func TestLeastUserWithSentinels(t *testing.T) {
 			require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "guide", "resetchannels").Err())
 		}
 		client := newClient()
-		_ = client.Ping(bounded(t)).Err()
-		eventually(t, rule+" was refused", func() bool {
+		_ = client.Ping(commandtest.Bounded(t)).Err()
+		commandtest.Eventually(t, rule+" was refused", func() bool {
 			return slices.ContainsFunc(admins, func(admin *redis.Client) bool { return len(refused(t, admin)) > 0 })
 		})
 		require.NoError(t, client.Close())
@@ -234,18 +237,18 @@ func TestLeastUserOfAQuorum(t *testing.T) {
 		admins = append(admins, server.Client(t))
 		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
 	}
-	env := []string{redisURLVariable + "=" + strings.Join(urls, " ")}
-	holder := start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
-	assert.Equal(t, "held", holder.line())
-	waiter := start(t, env, run("orders:42", sh("echo mine"))...)
-	eventually(t, "renewed, and awaited", func() bool {
+	env := []string{connect.URLVariable + "=" + strings.Join(urls, " ")}
+	holder := commandtest.Start(t, env, run("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
+	assert.Equal(t, "held", holder.Line())
+	waiter := commandtest.Start(t, env, run("orders:42", sh("echo mine"))...)
+	commandtest.Eventually(t, "renewed, and awaited", func() bool {
 		calls := called(t, admins[0])
 		return slices.Contains(calls, "pexpire") && slices.Contains(calls, "subscribe")
 	})
-	require.NoError(t, holder.stdin.Close())
-	assert.Equal(t, 1, holder.wait()) // read found no line
-	assert.Equal(t, "mine", waiter.line())
-	assert.Equal(t, 0, waiter.wait())
+	require.NoError(t, holder.Stdin.Close())
+	assert.Equal(t, 1, holder.Wait()) // read found no line
+	assert.Equal(t, "mine", waiter.Line())
+	assert.Equal(t, 0, waiter.Wait())
 	for _, admin := range admins {
 		assert.Empty(t, refused(t, admin))
 		info, err := admin.Info(t.Context(), "commandstats").Result()

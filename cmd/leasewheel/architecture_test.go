@@ -106,7 +106,7 @@ func placesOfChanges(t *testing.T, root string) map[string]string {
 // namesInCode checks names of files, and names of functions and fields in the last of these.
 type namesInCode struct {
 	t            *testing.T
-	root, folder string // a file without a folder is in folder, if that is set
+	root, folder string // a file without a folder, or in internal, is in folder, if that is set
 
 	files    int    // how many were named
 	file     string // the last one
@@ -122,6 +122,8 @@ func (n *namesInCode) check(name string) {
 	n.t.Helper()
 	name, call := strings.CutSuffix(name, "()")
 	switch {
+	case n.folder != "" && strings.HasPrefix(name, "internal/"):
+		n.open(filepath.Join(n.folder, filepath.FromSlash(name)))
 	case strings.Contains(name, "/"):
 		n.open(filepath.Join(n.root, filepath.FromSlash(strings.Trim(name, "()"))))
 	case n.folder != "" && strings.HasSuffix(name, ".md"):

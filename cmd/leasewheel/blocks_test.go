@@ -149,6 +149,7 @@ func TestDocumentBlocks(t *testing.T) {
 var goBlocks = map[string][]func(t *testing.T, b block){
 	"README.md": {
 		isBody("wheel/example_readme_test.go", "Example_readme"),
+		runsInAnEmptyModule("shipping, the lease is valid: true\n"),
 		isBody("lock/redisstore/example_readme_test.go", "readmeLock"),
 		isBody("lock/redisstore/example_readme_test.go", "readmeDeferred"),
 		isBody("lock/delayqueue/example_readme_test.go", "readmeQueue"),
@@ -185,6 +186,28 @@ func isBody(file, function string) func(t *testing.T, b block) {
 	return func(t *testing.T, b block) {
 		t.Helper()
 		assert.Equal(t, body(t, file, function), b.text())
+	}
+}
+
+// runsInAnEmptyModule checks that a block is a program that runs in a module of its own.
+func runsInAnEmptyModule(output string) func(t *testing.T, b block) {
+	return func(t *testing.T, b block) {
+		t.Helper()
+		dir := t.TempDir()
+		sums, err := os.ReadFile(filepath.Join(moduleDir(t), "go.sum"))
+		require.NoError(t, err)
+		for name, text := range map[string]string{
+			"go.mod":  "module shop\n\ngo 1.26\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + moduleDir(t) + "\n",
+			"go.sum":  string(sums),
+			"main.go": b.text(),
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		run := exec.Command("go", "run", "-mod=mod", ".")
+		run.Dir, run.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
+		out, err := run.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, output, string(out))
 	}
 }
 

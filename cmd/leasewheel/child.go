@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // child is a command that runs in a process group of its own, so that it can be ended
@@ -125,7 +127,7 @@ func waitAll(pid int, await func(), report func(unix.WaitStatus)) {
 // exitCode returns the code that a shell gives a command that ended so.
 func exitCode(status unix.WaitStatus) int {
 	if status.Signaled() {
-		return exitSignal + int(status.Signal())
+		return exit.Signal + int(status.Signal())
 	}
 	return status.ExitStatus()
 }

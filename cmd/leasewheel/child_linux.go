@@ -6,17 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// ownGroup puts a child into a process group of its own. The kernel sends it orphaned, if
-// that is not zero, when the thread that started it ends.
-func ownGroup(orphaned syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: orphaned}
-}
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
+)
 
 // adoptOrphans makes this process the parent of every descendant that loses its own. So
 // descendants can be found however they were started, and the dead are reaped at once;
@@ -92,7 +87,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	process, err := os.StartProcess("/proc/self/exe", []string{"leasewheel", guardCommand}, &os.ProcAttr{
 		Env:   os.Environ(),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
-		Sys:   ownGroup(0), // the terminal's signals are not for the guard
+		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
 	if err != nil {
 		return first, errors.Join(fmt.Errorf("its guard: %w", withoutName(err)), ours.Close())

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -26,15 +28,15 @@ exec sleep 300`
 const familySize = 5
 
 // startFamily runs a command that consists of a family, and returns it with the ids.
-func startFamily(t *testing.T, env []string, flags ...string) (p *process, pids []int) {
+func startFamily(t *testing.T, env []string, flags ...string) (p *commandtest.Process, pids []int) {
 	t.Helper()
-	p = start(t, env, run("job", sh(family), flags...)...)
+	p = commandtest.Start(t, env, run("job", sh(family), flags...)...)
 	for range familySize {
-		pids = append(pids, p.pidLine())
+		pids = append(pids, p.PIDLine())
 	}
 	t.Cleanup(func() {
 		for _, pid := range pids {
-			if !gone(pid) {
+			if !commandtest.Gone(pid) {
 				process, _ := os.FindProcess(pid)
 				process.Kill() //nolint:errcheck // it may have ended since
 			}
@@ -45,7 +47,7 @@ func startFamily(t *testing.T, env []string, flags ...string) (p *process, pids 
 
 func allGone(pids []int) bool {
 	for _, pid := range pids {
-		if !gone(pid) {
+		if !commandtest.Gone(pid) {
 			return false
 		}
 	}
@@ -58,11 +60,11 @@ func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 	for _, action := range []string{"term", "kill"} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			p, pids := startFamily(t, env, "--grace", "200ms", "--on-lost", action)
-			require.NoError(t, p.cmd.Process.Kill())
-			eventually(t, "gone", func() bool { return allGone(pids) })
-			left, err := server.Client(t).PTTL(bounded(t), "job").Result()
+			require.NoError(t, p.Cmd.Process.Kill())
+			commandtest.Eventually(t, "gone", func() bool { return allGone(pids) })
+			left, err := server.Client(t).PTTL(commandtest.Bounded(t), "job").Result()
 			require.NoError(t, err)
 			assert.Positive(t, left, "the lock has run out before")
 		})
@@ -72,15 +74,15 @@ func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 // With --on-lost ignore, the command keeps running when leasewheel is killed.
 func TestRunKilledIgnores(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("echo held; echo $$; cat; echo done"), "--on-lost", "ignore")...)
-	require.Equal(t, "held", p.line())
-	p.line()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh("echo held; echo $$; cat; echo done"), "--on-lost", "ignore")...)
+	require.Equal(t, "held", p.Line())
+	p.Line()
 	guardPID := guardOf(t, p)
-	require.NoError(t, p.cmd.Process.Kill())
-	eventually(t, "gone", func() bool { return gone(guardPID) })
-	require.NoError(t, p.stdin.Close())
-	assert.Equal(t, "done", p.line())
+	require.NoError(t, p.Cmd.Process.Kill())
+	commandtest.Eventually(t, "gone", func() bool { return commandtest.Gone(guardPID) })
+	require.NoError(t, p.Stdin.Close())
+	assert.Equal(t, "done", p.Line())
 }
 
 // If the guard is killed, leasewheel adopts the command: the lock is held until the
@@ -98,22 +100,22 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
-			p := start(t, env, run("job", sh(test.script), "-v", "--on-lost", test.action)...)
-			p.awaitError("started")
-			require.Equal(t, "held", p.line())
+			server, env := commandtest.OnServer(t, redistest.Config{})
+			p := commandtest.Start(t, env, run("job", sh(test.script), "-v", "--on-lost", test.action)...)
+			p.AwaitError("started")
+			require.Equal(t, "held", p.Line())
 			process, err := os.FindProcess(guardOf(t, p))
 			require.NoError(t, err)
 			require.NoError(t, process.Kill())
-			eventually(t, "gone", func() bool { return gone(process.Pid) })
+			commandtest.Eventually(t, "gone", func() bool { return commandtest.Gone(process.Pid) })
 			if test.code != 8 {
-				held, err := server.Client(t).Exists(bounded(t), "job").Result()
+				held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, held)
-				require.NoError(t, p.stdin.Close())
+				require.NoError(t, p.Stdin.Close())
 			}
-			assert.Equal(t, test.code, p.wait())
-			held, err := server.Client(t).Exists(bounded(t), "job").Result()
+			assert.Equal(t, test.code, p.Wait())
+			held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 			require.NoError(t, err)
 			assert.Zero(t, held, "the lock was given back")
 		})
@@ -121,9 +123,9 @@ func TestRunOutlivesItsGuard(t *testing.T) {
 }
 
 // guardOf returns the process id of the guard of leasewheel run.
-func guardOf(t *testing.T, p *process) int {
+func guardOf(t *testing.T, p *commandtest.Process) int {
 	t.Helper()
-	for _, pid := range descendants(p.cmd.Process.Pid) {
+	for _, pid := range descendants(p.Cmd.Process.Pid) {
 		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if strings.Contains(string(line), guardCommand) {
 			return pid
@@ -137,11 +139,11 @@ func guardOf(t *testing.T, p *process) int {
 // command gets none of the guard's files.
 func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	env = append(env, "ODD=\xff\xfe\n\x01")
-	p := start(t, env, run("job", []string{"--", "sh", "-c", `printf '%s|%s|\n' "$1" "$ODD"; ls -l /proc/self/fd`, "sh", "a\xffb"})...)
-	assert.Equal(t, 0, p.wait())
-	output := p.stdout.String()
+	p := commandtest.Start(t, env, run("job", []string{"--", "sh", "-c", `printf '%s|%s|\n' "$1" "$ODD"; ls -l /proc/self/fd`, "sh", "a\xffb"})...)
+	assert.Equal(t, 0, p.Wait())
+	output := p.Stdout.String()
 	assert.True(t, strings.HasPrefix(output, "a\xffb|\xff\xfe\n\x01|\n"), "%q", output)
 	assert.Contains(t, output, "pipe:")
 	assert.NotContains(t, output, "socket:", "the guard's, or a connection's")
@@ -150,21 +152,21 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 // A guard that leasewheel run did not start returns an error.
 func TestGuardAlone(t *testing.T) {
 	t.Parallel()
-	p := start(t, nil, guardCommand)
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("only leasewheel run starts this command")
+	p := commandtest.Start(t, nil, guardCommand)
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("only leasewheel run starts this command")
 }
 
 // Processes that a command leaves behind when it ends by itself keep running, and run
 // does not wait for them.
 func TestRunLeavesAlone(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!"))...)
-	pids := []int{p.pidLine(), p.pidLine()}
-	assert.Equal(t, 0, p.wait())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 1000 >/dev/null 2>&1 & echo $!"))...)
+	pids := []int{p.PIDLine(), p.PIDLine()}
+	assert.Equal(t, 0, p.Wait())
 	for _, pid := range pids {
-		assert.False(t, gone(pid))
+		assert.False(t, commandtest.Gone(pid))
 		process, err := os.FindProcess(pid)
 		require.NoError(t, err)
 		require.NoError(t, process.Kill())

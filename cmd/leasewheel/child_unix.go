@@ -4,16 +4,11 @@ package main
 
 import (
 	"os"
-	"syscall"
 
 	"github.com/spf13/cobra"
-)
 
-// ownGroup puts a child into a process group of its own. This system has no signal for
-// orphans: a child outlives a leasewheel that was killed.
-func ownGroup(syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
+)
 
 // guard ends the command if leasewheel is killed. There is none on this system.
 type guard struct{}
@@ -23,7 +18,7 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	process, err := os.StartProcess(spec.path, spec.argv, &os.ProcAttr{
 		Env:   spec.env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   ownGroup(0),
+		Sys:   process.OwnGroup(0),
 	})
 	if err != nil {
 		started <- err

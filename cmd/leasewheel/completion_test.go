@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -15,7 +18,7 @@ import (
 // might act upon.
 func TestCompletionOfNames(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
 	for _, name := range []string{"orders:$(id)", "orders: x", "orders*"} {
@@ -45,10 +48,10 @@ func TestCompletionOfNames(t *testing.T) {
 // Without an answer of the server nothing is completed, soon and in silence.
 func TestCompletionWithoutAServer(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Pause()
 	defer server.Resume()
-	for _, env := range [][]string{env, {redisURLVariable + "="}, {redisURLVariable + "=ftp://x"}} {
+	for _, env := range [][]string{env, {connect.URLVariable + "="}, {connect.URLVariable + "=ftp://x"}} {
 		offered, directive := completed(t, env, "inspect", "")
 		assert.Empty(t, offered)
 		assert.Equal(t, noFiles, directive)
@@ -58,14 +61,14 @@ func TestCompletionWithoutAServer(t *testing.T) {
 // A shell for which there is no script is named, with those for which there is one.
 func TestCompletionOfAnUnknownShell(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := leasewheel(t, "completion", "tcsh")
-	assert.Equal(t, exitUsage, code)
-	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, `unknown shell "tcsh"; accepted are bash, fish, powershell, zsh`)
-	code, stdout, _ = leasewheel(t, "completion")
-	assert.Equal(t, exitOK, code)
-	assert.Contains(t, stdout, "completion SHELL")
-	code, _, stderr = leasewheel(t, "completion", "bash", "zsh")
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, stderr, "takes no arguments")
+	p := commandtest.Call(t, nil, "completion", "tcsh")
+	assert.Equal(t, exit.Usage, p.Wait())
+	assert.Empty(t, p.Stdout.String())
+	p.RequireOneLine(`unknown shell "tcsh"; accepted are bash, fish, powershell, zsh`)
+	p = commandtest.Call(t, nil, "completion")
+	assert.Equal(t, exit.OK, p.Wait())
+	assert.Contains(t, p.Stdout.String(), "completion SHELL")
+	p = commandtest.Call(t, nil, "completion", "bash", "zsh")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("takes no arguments")
 }

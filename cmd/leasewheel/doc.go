@@ -8,27 +8,32 @@ package main
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, child_linux_test.go.
 // Planted: 41, 150.
 //
-// Passwords from files and commands: credentials.go, line_unix.go.
-// Tests: credentials_test.go.
+// Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
+// cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go.
+// Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
 // Planted: 148, 154.
 //
-// leasewheel watch: watch.go, watch_print.go, watch_screen.go, request_limit.go,
-// docs/watch.schema.json.
+// leasewheel watch: watch.go, watch_print.go, watch_screen.go,
+// cmd/leasewheel/internal/connect/request_limit.go, docs/watch.schema.json.
 // Tests: watch_test.go, watch_linux_test.go.
 // Planted: 151.
 //
-// leasewheel demo: demo_play.go, demo_worker.go, demo_report.go; its page:
-// demo_timeline.go, timeline_chart.go, demo_html.go.
-// Tests: demo_test.go, demo_html_test.go.
+// leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,
+// cmd/leasewheel/internal/demo/report.go; its page: cmd/leasewheel/internal/demo/timeline.go,
+// cmd/leasewheel/internal/demo/chart.go, cmd/leasewheel/internal/demo/html.go.
+// Tests: cmd/leasewheel/internal/demo/report_test.go, cmd/leasewheel/internal/demo/html_test.go.
 //
-// Pages and charts: page.go, canvas.go, report_file.go.
-// Tests: accuracy_test.go, report_file_test.go.
+// Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
+// cmd/leasewheel/internal/reportfile/file.go.
+// Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
+// cmd/leasewheel/internal/reportfile/file_test.go.
 //
 // The rights of users: acl_rights.go, acl.go, SECURITY.md; lock/redisstore/rights.go.
 // Tests: security_test.go, acl_test.go, acl_keys_test.go.
 // Planted: 97.
 //
-// Help, completion, man pages, exit codes: root.go, help.go, completion.go, exit.go.
+// Help, completion, man pages, exit codes: root.go, help.go, completion.go,
+// cmd/leasewheel/internal/exit/exit.go.
 // Tests: root_test.go, completion_test.go, man_test.go.
 // Planted: 153.
 //

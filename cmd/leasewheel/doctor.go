@@ -9,10 +9,14 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -44,14 +48,14 @@ const doctorExample = `  leasewheel doctor
 
 // doctorCommand is one execution of `leasewheel doctor`.
 type doctorCommand struct {
-	flags  serverFlags
-	stored storeFlags
+	flags  connect.Flags
+	stored connect.StoreFlags
 	json   bool
-	ttl    durationFlag
+	ttl    duration.Flag
 }
 
 func newDoctorCommand() *cobra.Command {
-	d := &doctorCommand{ttl: durationFlag(lock.DefaultTTL)}
+	d := &doctorCommand{ttl: duration.Flag(lock.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "doctor [flags] [NAME]",
 		Short:   "Find what breaks the locks' promises on your servers",
@@ -66,8 +70,8 @@ func newDoctorCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVar(&d.json, "json", false, "print JSON")
 	flags.Var(&d.ttl, "ttl", "the shortest time to live of the locks, with which round trips are compared")
-	d.flags.register(flags)
-	d.stored.register(flags)
+	d.flags.Register(flags)
+	d.stored.Register(flags)
 	return cmd
 }
 
@@ -77,36 +81,36 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 	case 0:
 	case 1:
 		options.Name = args[0]
-		if err := d.stored.validateNames(args[0]); err != nil {
-			return usageError(cmd, err)
+		if err := d.stored.ValidateNames(args[0]); err != nil {
+			return exit.UsageError(cmd, err)
 		}
 	default:
-		return usageError(cmd, fmt.Errorf("doctor takes one NAME, got %d", len(args)))
+		return exit.UsageError(cmd, fmt.Errorf("doctor takes one NAME, got %d", len(args)))
 	}
 	if options.TTL <= 0 || options.TTL > lock.MaxTTL {
-		return usageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, lock.MaxTTL))
+		return exit.UsageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, lock.MaxTTL))
 	}
-	config, err := d.stored.config(slog.New(slog.DiscardHandler))
+	config, err := d.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	servers, err := d.flags.openNodes(os.Getenv(redisURLVariable), config)
+	servers, err := d.flags.OpenNodes(os.Getenv(connect.URLVariable), config)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	defer servers.Close()
-	store, done, err := servers.store()
+	store, done, err := servers.Store()
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	defer done() //nolint:errcheck // the report is complete by then
 	checker, ok := store.(driver.Checker)
 	if !ok {
-		return exitf(exitInternal, "a %T cannot be examined", store)
+		return exit.Errorf(exit.Internal, "a %T cannot be examined", store)
 	}
-	progress := startMeter(os.Stderr, func() string { return "examining " + servers.address() })
+	progress := terminal.StartMeter(os.Stderr, func() string { return "examining " + servers.Address() })
 	report, err := checker.Check(cmd.Context(), options)
-	progress.stop()
+	progress.Stop()
 	if err != nil {
 		return d.unavailable(cmd, servers, err)
 	}
@@ -115,38 +119,38 @@ func (d *doctorCommand) run(cmd *cobra.Command, args []string) error {
 		write = writeDiagnosisJSON
 	}
 	if err := write(cmd.OutOrStdout(), &report); err != nil {
-		return exitf(exitUnavailable, "writing the report: %w", err)
+		return exit.Errorf(exit.Unavailable, "writing the report: %w", err)
 	}
 	return diagnosisExit(&report)
 }
 
 // unavailable is the failure of a check that reached no server.
-func (d *doctorCommand) unavailable(cmd *cobra.Command, servers nodes, err error) error {
+func (d *doctorCommand) unavailable(cmd *cobra.Command, servers connect.Servers, err error) error {
 	if len(servers) == 1 {
-		return unavailable(cmd.Context(), servers[0], err)
+		return connect.Unavailable(cmd.Context(), servers[0], err)
 	}
-	err = servers.mismatch(cmd.Context(), err)
-	if _, mismatched := errors.AsType[*mismatchError](err); mismatched {
-		return exitf(exitUnavailable, "%w", err)
+	err = servers.Mismatch(cmd.Context(), err)
+	if _, mismatched := errors.AsType[*connect.MismatchError](err); mismatched {
+		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
-	return exitf(exitUnavailable, "servers %s: %w", servers.address(), err)
+	return exit.Errorf(exit.Unavailable, "servers %s: %w", servers.Address(), err)
 }
 
 // diagnosisExit returns an error with the exit code for the findings.
 func diagnosisExit(r *driver.Report) error {
-	code := exitOK
+	code := exit.OK
 	for _, f := range r.Findings {
 		switch {
 		case f.Severity == driver.SeverityError:
-			return &exitError{code: exitBroken}
+			return &exit.Error{Code: exit.Broken}
 		case f.Severity == driver.SeverityWarning:
-			code = exitWarned
+			code = exit.Warned
 		}
 	}
-	if code == exitOK {
+	if code == exit.OK {
 		return nil
 	}
-	return &exitError{code: code}
+	return &exit.Error{Code: code}
 }
 
 // diagnosisReport is a check in JSON. docs/doctor.schema.json describes it.
@@ -183,7 +187,7 @@ func writeDiagnosisJSON(w io.Writer, r *driver.Report) error {
 	for _, f := range r.Findings {
 		report.Findings = append(report.Findings, findingReport{f.Severity.String(), f.Server, f.Topic, f.Found, f.Promise, f.Advice})
 	}
-	return writeEscaped(w, report, "  ")
+	return output.WriteEscaped(w, report, "  ")
 }
 
 // writeDiagnosis prints a check for people.
@@ -193,12 +197,12 @@ func writeDiagnosis(w io.Writer, r *driver.Report) error {
 	for _, s := range r.Servers {
 		trip, clock := "-", "-"
 		if s.WorstRoundTrip > 0 {
-			trip = fmt.Sprintf("%v, at most %v", round3(s.RoundTrip), round3(s.WorstRoundTrip))
+			trip = fmt.Sprintf("%v, at most %v", output.Round(s.RoundTrip), output.Round(s.WorstRoundTrip))
 		}
 		if s.AheadError > 0 {
 			clock = clockText(s.Ahead, s.AheadError)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", visible(s.Address), orDash(visible(s.Version)), orDash(visible(s.Role)), trip, clock)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), orDash(output.Visible(s.Version)), orDash(output.Visible(s.Role)), trip, clock)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -213,7 +217,7 @@ func writeDiagnosis(w io.Writer, r *driver.Report) error {
 			heading += "  " + f.Server
 		}
 		if _, err := fmt.Fprintf(w, "\n%s\n  found    %s\n  promise  %s\n  do       %s\n",
-			visible(heading), visible(f.Found), visible(f.Promise), visible(f.Advice)); err != nil {
+			output.Visible(heading), output.Visible(f.Found), output.Visible(f.Promise), output.Visible(f.Advice)); err != nil {
 			return err
 		}
 	}
@@ -224,11 +228,11 @@ func writeDiagnosis(w io.Writer, r *driver.Report) error {
 func clockText(ahead, give time.Duration) string {
 	switch {
 	case ahead.Abs() <= give:
-		return fmt.Sprintf("agrees within %v", round3(give))
+		return fmt.Sprintf("agrees within %v", output.Round(give))
 	case ahead < 0:
-		return fmt.Sprintf("%v behind, ± %v", round3(-ahead), round3(give))
+		return fmt.Sprintf("%v behind, ± %v", output.Round(-ahead), output.Round(give))
 	}
-	return fmt.Sprintf("%v ahead, ± %v", round3(ahead), round3(give))
+	return fmt.Sprintf("%v ahead, ± %v", output.Round(ahead), output.Round(give))
 }
 
 func orDash(text string) string {
@@ -236,18 +240,4 @@ func orDash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// visible replaces characters that a terminal might act upon: servers chose parts of the
-// text.
-func visible(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
 }

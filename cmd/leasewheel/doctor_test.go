@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -24,11 +27,11 @@ func durable() redistest.Config {
 // diagnose runs doctor and returns its output.
 func diagnose(t *testing.T, env []string, code int, args ...string) string {
 	t.Helper()
-	p := call(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
-	require.Equal(t, code, p.wait(), "%s%s", p.stdout, p.stderr)
-	assert.Empty(t, p.stderr.String(), "no progress where there is no terminal")
-	assert.NotContains(t, p.stdout.String(), secret)
-	return p.stdout.String()
+	p := commandtest.Call(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
+	require.Equal(t, code, p.Wait(), "%s%s", p.Stdout, p.Stderr)
+	assert.Empty(t, p.Stderr.String(), "no progress where there is no terminal")
+	assert.NotContains(t, p.Stdout.String(), commandtest.Secret)
+	return p.Stdout.String()
 }
 
 // diagnoseJSON runs doctor and returns its report, checked against docs/doctor.schema.json.
@@ -37,9 +40,9 @@ func diagnoseJSON(t *testing.T, env []string, code int, args ...string) (r diagn
 	text := diagnose(t, env, code, append(args, "--json")...)
 	var document any
 	require.NoError(t, json.Unmarshal([]byte(text), &document))
-	s := readSchema(t, "doctor")
-	require.Empty(t, s.faults("", document), text)
-	require.Empty(t, s.unnamed("", document), text)
+	s := commandtest.ReadSchema(t, "doctor")
+	require.Empty(t, s.Faults("", document), text)
+	require.Empty(t, s.Unnamed("", document), text)
 	require.NoError(t, json.Unmarshal([]byte(text), &r))
 	return r
 }
@@ -48,23 +51,23 @@ func diagnoseJSON(t *testing.T, env []string, code int, args ...string) (r diagn
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	config := durable()
-	config.TCP, config.Password = true, secret
-	server, env := onServer(t, config)
+	config.TCP, config.Password = true, commandtest.Secret
+	server, env := commandtest.OnServer(t, config)
 	client := server.Client(t)
 	_, address := server.Addr()
 
-	healthy := diagnose(t, env, exitOK)
+	healthy := diagnose(t, env, exit.OK)
 	assert.Regexp(t, `^SERVER +VERSION +ROLE +ROUND TRIP +CLOCK\n`+address+` +(redis|valkey) \S+ +master +\S+, at most \S+ +\S.*\n\nno findings\n$`, healthy)
-	report := diagnoseJSON(t, env, exitOK)
+	report := diagnoseJSON(t, env, exit.OK)
 	assert.Len(t, report.Servers, 1)
 	assert.Empty(t, report.Findings)
 
 	require.NoError(t, client.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
-	assert.Contains(t, diagnose(t, env, exitOK), "\nNOTE  persistence  "+address+"\n  found    appendfsync is everysec\n  promise  one holder: ")
+	assert.Contains(t, diagnose(t, env, exit.OK), "\nNOTE  persistence  "+address+"\n  found    appendfsync is everysec\n  promise  one holder: ")
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	assert.Regexp(t, `(?s)\nWARNING  eviction .*\nNOTE  persistence `, diagnose(t, env, exitWarned))
+	assert.Regexp(t, `(?s)\nWARNING  eviction .*\nNOTE  persistence `, diagnose(t, env, exit.Warned))
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
-	report = diagnoseJSON(t, env, exitBroken)
+	report = diagnoseJSON(t, env, exit.Broken)
 	require.Len(t, report.Findings, 2)
 	assert.Equal(t, "error", report.Findings[0].Severity)
 	assert.Equal(t, "eviction", report.Findings[0].Topic)
@@ -80,40 +83,40 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 	config.Users = []string{strings.Join(rules, " ")}
 	server := redistest.Start(t, config)
 	_, socket := server.Addr()
-	env := []string{redisURLVariable + "=unix://" + rules[0] + ":secret@" + socket}
+	env := []string{connect.URLVariable + "=unix://" + rules[0] + ":secret@" + socket}
 	for _, args := range [][]string{{"orders:"}, {"--prefix", "orders:"}, {"--prefix", "orders:", "job"}} {
-		assert.NotContains(t, diagnose(t, env, exitOK, args...), "ERROR", args)
+		assert.NotContains(t, diagnose(t, env, exit.OK, args...), "ERROR", args)
 	}
-	assert.Contains(t, diagnose(t, env, exitOK), "may not use a lock called leasewheel")
-	assert.Contains(t, diagnose(t, env, exitBroken, "payments:"), "the user may not use the keys ")
+	assert.Contains(t, diagnose(t, env, exit.OK), "may not use a lock called leasewheel")
+	assert.Contains(t, diagnose(t, env, exit.Broken, "payments:"), "the user may not use the keys ")
 }
 
 // Several servers are compared, and one of them may be down.
 func TestDoctorOfAQuorum(t *testing.T) {
 	t.Parallel()
-	servers, env := onQuorum(t)
-	assert.Contains(t, diagnose(t, env, exitWarned), "share the host")
+	servers, env := commandtest.OnQuorum(t)
+	assert.Contains(t, diagnose(t, env, exit.Warned), "share the host")
 	servers[1].Kill()
-	report := diagnoseJSON(t, env, exitWarned)
+	report := diagnoseJSON(t, env, exit.Warned)
 	assert.Len(t, report.Servers, 2)
 	servers[0].Kill()
-	assert.Contains(t, diagnose(t, env, exitBroken), "2 are needed")
+	assert.Contains(t, diagnose(t, env, exit.Broken), "2 are needed")
 	servers[2].Kill()
-	p := call(t, env, "doctor")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("servers ")
+	p := commandtest.Call(t, env, "doctor")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("servers ")
 }
 
-// A server that cannot be examined, and arguments that make no sense, are one line.
+// A connect.Server that cannot be examined, and arguments that make no sense, are one line.
 func TestDoctorFailures(t *testing.T) {
 	t.Parallel()
-	config := redistest.Config{TCP: true, Password: secret}
-	server, env := onServer(t, config)
+	config := redistest.Config{TCP: true, Password: commandtest.Secret}
+	server, env := commandtest.OnServer(t, config)
 	_, address := server.Addr()
-	wrong := "redis://:" + secret + "x@" + address
+	wrong := "redis://:" + commandtest.Secret + "x@" + address
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	unused := "redis://:" + secret + "@" + listener.Addr().String()
+	unused := "redis://:" + commandtest.Secret + "@" + listener.Addr().String()
 	require.NoError(t, listener.Close())
 	for _, test := range []struct {
 		name string
@@ -121,38 +124,38 @@ func TestDoctorFailures(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"wrong password", exitUnavailable, "credentials", []string{"--redis", wrong}},
-		{"no server", exitUnavailable, "connection refused", []string{"--redis", unused}},
-		{"no URL", exitUsage, "URL", []string{"--redis", "http://:" + secret + "@x"}},
-		{"even", exitUsage, "2 servers: accepted is one, or an odd number", []string{"--redis", wrong, "--redis", unused}},
-		{"one server twice", exitUsage, "are one server", []string{"--redis", wrong, "--redis", unused, "--redis", wrong}},
-		{"two names", exitUsage, "one NAME", []string{"a", "b"}},
-		{"no name", exitUsage, "name", []string{"a\nb"}},
-		{"no TTL", exitUsage, "--ttl 0s", []string{"--ttl", "0"}},
-		{"a malformed TTL", exitUsage, "accepted are durations", []string{"--ttl", "soon"}},
+		{"wrong password", exit.Unavailable, "credentials", []string{"--redis", wrong}},
+		{"no server", exit.Unavailable, "connection refused", []string{"--redis", unused}},
+		{"no URL", exit.Usage, "URL", []string{"--redis", "http://:" + commandtest.Secret + "@x"}},
+		{"even", exit.Usage, "2 servers: accepted is one, or an odd number", []string{"--redis", wrong, "--redis", unused}},
+		{"one server twice", exit.Usage, "are one server", []string{"--redis", wrong, "--redis", unused, "--redis", wrong}},
+		{"two names", exit.Usage, "one NAME", []string{"a", "b"}},
+		{"no name", exit.Usage, "name", []string{"a\nb"}},
+		{"no TTL", exit.Usage, "--ttl 0s", []string{"--ttl", "0"}},
+		{"a malformed TTL", exit.Usage, "accepted are durations", []string{"--ttl", "soon"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p := call(t, env, append([]string{"doctor"}, test.args...)...)
-			assert.Equal(t, test.code, p.wait())
-			p.requireOneLine(test.says)
-			assert.Empty(t, p.stdout.String())
+			p := commandtest.Call(t, env, append([]string{"doctor"}, test.args...)...)
+			assert.Equal(t, test.code, p.Wait())
+			p.RequireOneLine(test.says)
+			assert.Empty(t, p.Stdout.String())
 		})
 	}
-	p := call(t, []string{redisURLVariable + "="}, "doctor")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("no server")
+	p := commandtest.Call(t, []string{connect.URLVariable + "="}, "doctor")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("no server")
 }
 
-// A server that hangs is reported within the check's own limits.
+// A connect.Server that hangs is reported within the check's own limits.
 func TestDoctorOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{Password: secret})
+	server, env := commandtest.OnServer(t, redistest.Config{Password: commandtest.Secret})
 	server.Pause()
 	defer server.Resume()
-	p := call(t, env, "doctor")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("no answer from the server")
+	p := commandtest.Call(t, env, "doctor")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("no answer from the server")
 }
 
 // What a server reports cannot act upon a terminal.
@@ -181,7 +184,7 @@ func TestDoctorManual(t *testing.T) {
 	_, section, found := strings.Cut(string(manual), "\n## leasewheel doctor\n")
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
-	for _, code := range []int{exitOK, exitBroken, exitWarned, exitUsage, exitUnavailable} {
+	for _, code := range []int{exit.OK, exit.Broken, exit.Warned, exit.Usage, exit.Unavailable} {
 		assert.Contains(t, section, "\n| "+itoa(code)+" | ")
 		assert.Contains(t, doctorLong, "\n  "+itoa(code)+" ")
 	}

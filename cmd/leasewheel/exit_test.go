@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // sectionOf returns the part of a page from a heading to the next of its level or above.
@@ -49,7 +51,7 @@ func TestPagesHaveTheExitCodes(t *testing.T) {
 	code := regexp.MustCompile(`(?m)^(?:  |\| )(\d+(?:[-+][N\d]+)?) +[^ ]`)
 	eachCommand(func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "leasewheel ")
-		if strings.HasSuffix(cmd.Long, printedCodes) || name == "version" || !cmd.HasParent() {
+		if strings.HasSuffix(cmd.Long, exit.PrintedCodes) || name == "version" || !cmd.HasParent() {
 			return // it prints a text, or its help has the codes of all
 		}
 		if strings.HasPrefix(name, "queue ") {

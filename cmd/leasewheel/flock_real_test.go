@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -35,7 +37,7 @@ var invocation = regexp.MustCompile("^`((?:flock|leasewheel run) [^`]*)`")
 func (l *lockTool) isFlock() bool { return l.server == nil }
 
 // start runs the cell's line with a script as its COMMAND or LINE.
-func (l *lockTool) start(script string) *process {
+func (l *lockTool) start(script string) *commandtest.Process {
 	l.t.Helper()
 	line := invocation.FindStringSubmatch(l.cell)
 	require.NotNil(l.t, line, l.cell)
@@ -43,7 +45,7 @@ func (l *lockTool) start(script string) *process {
 }
 
 // startLine runs a line of the table, whose words FILE, NAME, COMMAND and LINE it replaces.
-func (l *lockTool) startLine(line, script string) *process {
+func (l *lockTool) startLine(line, script string) *commandtest.Process {
 	l.t.Helper()
 	var words []string
 	for word := range strings.FieldsSeq(line) {
@@ -61,9 +63,9 @@ func (l *lockTool) startLine(line, script string) *process {
 		}
 	}
 	if !l.isFlock() {
-		return start(l.t, l.env, words[1:]...)
+		return commandtest.Start(l.t, l.env, words[1:]...)
 	}
-	return startWith(l.t, nil, func(cmd *exec.Cmd) {
+	return commandtest.StartWith(l.t, nil, func(cmd *exec.Cmd) {
 		path, err := exec.LookPath("flock")
 		require.NoError(l.t, err)
 		cmd.Path, cmd.Args = path, words
@@ -71,7 +73,7 @@ func (l *lockTool) startLine(line, script string) *process {
 }
 
 // startPlain runs the line of the table's first row.
-func (l *lockTool) startPlain(script string) *process {
+func (l *lockTool) startPlain(script string) *commandtest.Process {
 	l.t.Helper()
 	if l.isFlock() {
 		return l.startLine("flock FILE COMMAND", script)
@@ -80,14 +82,14 @@ func (l *lockTool) startPlain(script string) *process {
 }
 
 // hold has a process hold the lock until its standard input is closed.
-func (l *lockTool) hold(begin func(script string) *process) (release func()) {
+func (l *lockTool) hold(begin func(script string) *commandtest.Process) (release func()) {
 	l.t.Helper()
 	p := begin("echo held; cat")
-	require.Equal(l.t, "held", p.line())
+	require.Equal(l.t, "held", p.Line())
 	return func() {
 		l.t.Helper()
-		require.NoError(l.t, p.stdin.Close())
-		require.Equal(l.t, 0, p.wait())
+		require.NoError(l.t, p.Stdin.Close())
+		require.Equal(l.t, 0, p.Wait())
 	}
 }
 
@@ -95,8 +97,8 @@ func (l *lockTool) hold(begin func(script string) *process) (release func()) {
 func (l *lockTool) refused(code int) {
 	l.t.Helper()
 	p := l.start("echo ran")
-	assert.Equal(l.t, code, p.wait(), l.cell)
-	assert.Empty(l.t, p.stdout.String())
+	assert.Equal(l.t, code, p.Wait(), l.cell)
+	assert.Empty(l.t, p.Stdout.String())
 	assert.Contains(l.t, l.cell, itoa(code))
 }
 
@@ -107,7 +109,7 @@ func (l *lockTool) tryPlain() bool {
 	if l.isFlock() {
 		line = "flock -n FILE COMMAND"
 	}
-	return l.startLine(line, "true").wait() == 0
+	return l.startLine(line, "true").Wait() == 0
 }
 
 // codeOf returns flock's exit code, or leasewheel's.
@@ -126,25 +128,25 @@ var flockRows = map[string]func(l *lockTool){
 		waiting := l.start("echo ran")
 		assert.False(l.t, l.tryPlain())
 		release()
-		assert.Equal(l.t, 0, waiting.wait())
-		assert.Equal(l.t, "ran\n", waiting.stdout.String())
+		assert.Equal(l.t, 0, waiting.Wait())
+		assert.Equal(l.t, "ran\n", waiting.Stdout.String())
 	},
 	"run a line of shell": func(l *lockTool) {
 		p := l.start("echo one | cat; echo two")
-		assert.Equal(l.t, 0, p.wait())
-		assert.Equal(l.t, "one\ntwo\n", p.stdout.String())
+		assert.Equal(l.t, 0, p.Wait())
+		assert.Equal(l.t, "one\ntwo\n", p.Stdout.String())
 	},
 	"not wait": func(l *lockTool) {
 		defer l.hold(l.startPlain)()
-		l.refused(l.codeOf(1, exitNotAcquired))
+		l.refused(l.codeOf(1, exit.NotAcquired))
 	},
 	"wait for a time": func(l *lockTool) {
 		release := l.hold(l.startPlain)
 		begun := time.Now()
-		l.refused(l.codeOf(1, exitNotAcquired))
+		l.refused(l.codeOf(1, exit.NotAcquired))
 		assert.GreaterOrEqual(l.t, time.Since(begun), 200*time.Millisecond)
 		release()
-		assert.Equal(l.t, 0, l.start("true").wait())
+		assert.Equal(l.t, 0, l.start("true").Wait())
 	},
 	"choose that exit code": func(l *lockTool) {
 		defer l.hold(l.startPlain)()
@@ -153,8 +155,8 @@ var flockRows = map[string]func(l *lockTool){
 	"share it with readers": func(l *lockTool) {
 		release := l.hold(l.start)
 		beside := l.start("echo beside")
-		assert.Equal(l.t, 0, beside.wait())
-		assert.Equal(l.t, "beside\n", beside.stdout.String())
+		assert.Equal(l.t, 0, beside.Wait())
+		assert.Equal(l.t, "beside\n", beside.Stdout.String())
 		assert.False(l.t, l.tryPlain(), "no writer is beside a reader")
 		release()
 	},
@@ -165,102 +167,102 @@ var flockRows = map[string]func(l *lockTool){
 			reader = "flock -n -s FILE COMMAND"
 		}
 		p := l.startLine(reader, "echo ran")
-		assert.Equal(l.t, l.codeOf(1, exitNotAcquired), p.wait())
-		assert.Empty(l.t, p.stdout.String())
+		assert.Equal(l.t, l.codeOf(1, exit.NotAcquired), p.Wait())
+		assert.Empty(l.t, p.Stdout.String())
 	},
 	"let two hold it": func(l *lockTool) {
 		release, releaseSecond := l.hold(l.start), l.hold(l.start)
 		third := l.start("echo ran")
 		release()
-		assert.Equal(l.t, 0, third.wait())
+		assert.Equal(l.t, 0, third.Wait())
 		releaseSecond()
 	},
 	"keep the order of arrival": func(l *lockTool) {
 		client := l.server.Client(l.t)
 		release := l.hold(l.start)
 		order := filepath.Join(l.t.TempDir(), "order")
-		var waiting []*process
+		var waiting []*commandtest.Process
 		for i := range 3 {
 			waiting = append(waiting, l.start("echo "+itoa(i)+" >> "+order))
-			eventually(l.t, "in the queue", func() bool {
+			commandtest.Eventually(l.t, "in the queue", func() bool {
 				return client.LLen(l.t.Context(), "redisson_lock_queue:{job}").Val() == int64(i+1)
 			})
 		}
 		release()
 		for _, p := range waiting {
-			assert.Equal(l.t, 0, p.wait())
+			assert.Equal(l.t, 0, p.Wait())
 		}
 		text, err := os.ReadFile(order)
 		require.NoError(l.t, err)
 		assert.Equal(l.t, "0\n1\n2\n", string(text))
 	},
 	"get the command's exit code": func(l *lockTool) {
-		assert.Equal(l.t, 7, l.start("exit 7").wait())
-		assert.Equal(l.t, 143, l.start("kill -TERM $$").wait())
+		assert.Equal(l.t, 7, l.start("exit 7").Wait())
+		assert.Equal(l.t, 143, l.start("kill -TERM $$").Wait())
 	},
 	"give it standard input": func(l *lockTool) {
 		p := l.start("cat")
-		_, err := p.stdin.Write([]byte("through\n"))
+		_, err := p.Stdin.Write([]byte("through\n"))
 		require.NoError(l.t, err)
-		assert.Equal(l.t, "through", p.line())
-		require.NoError(l.t, p.stdin.Close())
-		assert.Equal(l.t, 0, p.wait())
+		assert.Equal(l.t, "through", p.Line())
+		require.NoError(l.t, p.Stdin.Close())
+		assert.Equal(l.t, 0, p.Wait())
 	},
 	"stop the command with SIGTERM": func(l *lockTool) {
 		p := l.startPlain(`trap "echo stopped; exit 3" TERM; echo held; while :; do sleep 0.01; done`)
 
-		require.Equal(l.t, "held", p.line())
-		p.signal(syscall.SIGTERM)
-		assert.Equal(l.t, "stopped", p.line())
-		assert.Equal(l.t, 3, p.wait())
+		require.Equal(l.t, "held", p.Line())
+		p.Signal(syscall.SIGTERM)
+		assert.Equal(l.t, "stopped", p.Line())
+		assert.Equal(l.t, 3, p.Wait())
 		assert.True(l.t, l.tryPlain())
 	},
 	"end the lock with the command": func(l *lockTool) {
 		p := l.start("sleep 60 >/dev/null 2>&1 & echo $!")
-		pid := p.line()
-		assert.Equal(l.t, 0, p.wait())
+		pid := p.Line()
+		assert.Equal(l.t, 0, p.Wait())
 		assert.True(l.t, l.tryPlain(), "a process that the command has left behind does not hold the lock")
 		require.NoError(l.t, exec.CommandContext(l.t.Context(), "kill", pid).Run())
 	},
 	"end the command with the lock": func(l *lockTool) {
 		p := l.start(`trap "echo stopped; exit 0" TERM; echo held; while :; do sleep 0.01; done`)
-		require.Equal(l.t, "held", p.line())
-		assert.Equal(l.t, 0, start(l.t, l.env, "unlock", "--force", "job").wait())
-		assert.Equal(l.t, "stopped", p.line())
-		assert.Equal(l.t, exitLost, p.wait())
-		assert.Contains(l.t, l.cell, itoa(exitLost))
+		require.Equal(l.t, "held", p.Line())
+		assert.Equal(l.t, 0, commandtest.Start(l.t, l.env, "unlock", "--force", "job").Wait())
+		assert.Equal(l.t, "stopped", p.Line())
+		assert.Equal(l.t, exit.Lost, p.Wait())
+		assert.Contains(l.t, l.cell, itoa(exit.Lost))
 	},
 	"free the lock of a dead holder": func(l *lockTool) {
 		p := l.start("echo $$; while :; do sleep 0.01; done")
-		pid := p.line()
-		p.signal(syscall.SIGKILL)
-		assert.Equal(l.t, 137, p.wait())
+		pid := p.Line()
+		p.Signal(syscall.SIGKILL)
+		assert.Equal(l.t, 137, p.Wait())
 		if runtime.GOOS == "linux" { // the guard has ended the command, or p would not be at its end
 			assert.Error(l.t, exec.CommandContext(l.t.Context(), "kill", "-0", pid).Run())
 		} else {
 			_ = exec.CommandContext(l.t.Context(), "kill", pid).Run()
 		}
-		assert.Equal(l.t, 0, l.start("true").wait(), "waited for the TTL")
+		assert.Equal(l.t, 0, l.start("true").Wait(), "waited for the TTL")
 	},
 	"name it in the environment": func(l *lockTool) {
 		p := l.start(`echo "$LEASEWHEEL_LOCK_NAME"; test "$LEASEWHEEL_LOCK_FENCE" -gt 0`)
-		assert.Equal(l.t, "job", p.line())
-		assert.Equal(l.t, 0, p.wait())
+		assert.Equal(l.t, "job", p.Line())
+		assert.Equal(l.t, 0, p.Wait())
 	},
 	"see what it does": func(l *lockTool) {
 		p := l.start("true")
-		assert.Equal(l.t, 0, p.wait())
+		assert.Equal(l.t, 0, p.Wait())
 		if l.isFlock() {
-			assert.Contains(l.t, p.stdout.String(), "flock: ")
+			assert.Contains(l.t, p.Stdout.String(), "flock: ")
 			return
 		}
-		assert.Contains(l.t, p.stderr.String(), "leasewheel: ")
+		assert.Contains(l.t, p.Stderr.String(), "leasewheel: ")
 	},
 	"lock without a command": func(l *lockTool) {
 		if !l.isFlock() {
-			p := start(l.t, l.env, "run", "job")
-			assert.Equal(l.t, exitUsage, p.wait())
-			p.requireOneLine("COMMAND is missing")
+			p := commandtest.Start(l.t, l.env, "run", "job")
+			assert.Equal(l.t, exit.Usage, p.Wait())
+			p.RequireOneLine("COMMAND is missing")
 			return
 		}
 		script := exec.CommandContext(l.t.Context(), "sh", "-c", `exec 9>"$0"; flock 9; ! flock -n "$0" true`, l.file)
@@ -293,7 +295,7 @@ func TestFlockTable(t *testing.T) {
 		}
 		t.Run(name+" with leasewheel", func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			test(&lockTool{t: t, cell: strings.TrimSuffix(cells[4], " |"), server: server, env: env})
 		})
 		t.Run(name+" with flock", func(t *testing.T) {
@@ -338,11 +340,11 @@ func TestFlockWithoutTheCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &lockTool{t: t, file: filepath.Join(t.TempDir(), "lock")}
 			p := l.startPlain("echo held; cat")
-			require.Equal(t, "held", p.line())
-			p.signal(end)
+			require.Equal(t, "held", p.Line())
+			p.Signal(end)
 			assert.False(t, l.tryPlain(), "the command goes on, and the lock with it")
-			require.NoError(t, p.stdin.Close())
-			assert.Equal(t, 128+int(end), p.wait())
+			require.NoError(t, p.Stdin.Close())
+			assert.Equal(t, 128+int(end), p.Wait())
 			assert.True(t, l.tryPlain())
 		})
 	}

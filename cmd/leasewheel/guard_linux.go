@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
 )
 
 // guardCommand is the hidden subcommand under which run starts itself as a guard.
@@ -60,13 +63,13 @@ func guardCommands() []*cobra.Command {
 		Use:    guardCommand,
 		Short:  "The process that ends the command if leasewheel run is killed",
 		Hidden: true,
-		Args:   noArguments,
+		Args:   exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			socket := os.NewFile(guardFile, "guarded")
 			unix.CloseOnExec(guardFile)
 			g := &guarding{out: json.NewEncoder(socket), in: json.NewDecoder(socket)}
 			if err := g.in.Decode(&g.order); err != nil {
-				return usageError(cmd, errors.New("only leasewheel run starts this command"))
+				return exit.UsageError(cmd, errors.New("only leasewheel run starts this command"))
 			}
 			g.run()
 			return nil
@@ -98,7 +101,7 @@ func (g *guarding) run() {
 	process, err := os.StartProcess(string(g.order.Path), texts(g.order.Argv), &os.ProcAttr{
 		Env:   texts(g.order.Env),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   ownGroup(g.order.Action.orphaned()),
+		Sys:   process.OwnGroup(g.order.Action.orphaned()),
 	})
 	if err != nil {
 		g.report(reportOfFailure(err))
@@ -111,7 +114,7 @@ func (g *guarding) run() {
 	waitAll(g.child.pid, awaitChild, func(status unix.WaitStatus) {
 		g.report(guardReport{Status: status})
 		if ending, _ := g.state(); !status.Stopped() && ending == "" {
-			os.Exit(exitOK)
+			os.Exit(exit.OK)
 		}
 	})
 }
@@ -160,7 +163,7 @@ func (g *guarding) end() {
 	action, since := g.state()
 	switch action {
 	case lossIgnore:
-		os.Exit(exitOK)
+		os.Exit(exit.OK)
 	case lossTerm:
 		g.child.signalAll(unix.SIGTERM) //nolint:errcheck // SIGKILL follows
 		g.child.signalAll(unix.SIGCONT) //nolint:errcheck // a stopped process takes no SIGTERM

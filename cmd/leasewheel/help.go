@@ -5,21 +5,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
-
-// printedCodes are the exit codes of the commands that only print a text.
-const printedCodes = `
-
-Exit codes:
-  0   the text is printed
-  64  the arguments are invalid`
 
 // newHelpCommand is cobra's, but for topics that do not exist: they are usage errors.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Print the help of a command",
-		Long:  "Help prints the help of COMMAND, as COMMAND --help does." + printedCodes,
+		Long:  "Help prints the help of COMMAND, as COMMAND --help does." + exit.PrintedCodes,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			if of, _, err := cmd.Root().Find(args); err == nil {
@@ -34,7 +29,7 @@ func newHelpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usageError(cmd, fmt.Errorf("no command %q", args))
+				return exit.UsageError(cmd, fmt.Errorf("no command %q", args))
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()
@@ -61,12 +56,12 @@ func completeHelp(root *cobra.Command) {
 		for _, shell := range cmd.Commands() {
 			shells = append(shells, shell.Name())
 		}
-		return usageError(cmd, fmt.Errorf("unknown shell %q; accepted are %s", args[0], strings.Join(shells, ", ")))
+		return exit.UsageError(cmd, fmt.Errorf("unknown shell %q; accepted are %s", args[0], strings.Join(shells, ", ")))
 	}
 	for _, cmd := range completion.Commands() {
-		cmd.Args = noArguments
+		cmd.Args = exit.NoArguments
 	}
 	for _, cmd := range append(completion.Commands(), completion) {
-		cmd.Long = strings.TrimSpace(cmd.Long) + printedCodes
+		cmd.Long = strings.TrimSpace(cmd.Long) + exit.PrintedCodes
 	}
 }

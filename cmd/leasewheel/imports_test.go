@@ -24,6 +24,9 @@ type fence struct {
 	tests  bool     // its tests stay within the fence too
 }
 
+// partsOfRedisstore are the packages of which lock/redisstore is made.
+var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua"}
+
 // Dependencies run one way:
 //
 //	timeout ← bucket ← wheel ← renewal ← lock/driver ← lock, lock/redisstore, lock/quorum
@@ -51,7 +54,7 @@ var fences = map[string]fence{
 	// What users import for their own tests has no part of the suite, of redis-servers, or of
 	// the fault bench.
 	"lock/locktest": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore", "lock/locktest/internal/network"},
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 
@@ -60,18 +63,24 @@ var fences = map[string]fence{
 	// The meaning of the locks needs no store, and stores need not package lock for it.
 	"lock/internal/machine": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
+	// A store in memory is that meaning and a map.
+	"lock/memstore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
+
 	// The exporters of metrics are modules of their own.
 	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock"}, others: []string{"golang.org/x/"}},
 
 	// A store needs the contract of stores alone, not package lock.
 	"lock/redisstore": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"},
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
+	"lock/redisstore/internal/check": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/fault": {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/lua":   {},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore"},
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock", "lock/redisstore"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 

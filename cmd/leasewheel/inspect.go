@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -74,14 +76,14 @@ func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Lock
 
 func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError(cmd, errors.New("inspect takes the NAME of one lock"))
+		return exit.UsageError(cmd, errors.New("inspect takes the NAME of one lock"))
 	}
-	if err := i.stored.validateNames(args[0]); err != nil {
-		return usageError(cmd, err)
+	if err := i.stored.ValidateNames(args[0]); err != nil {
+		return exit.UsageError(cmd, err)
 	}
 	inspect := i.inspector(args[0])
 	if inspect == nil {
-		return usageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; the kinds of other locks are detected", i.kind))
+		return exit.UsageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; the kinds of other locks are detected", i.kind))
 	}
 	if err := i.open(cmd); err != nil {
 		return err
@@ -95,21 +97,21 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		taken = taken || s.Held() || s.Counted || s.Foreign != ""
 		if err := i.print(cmd.OutOrStdout(), &s); err != nil {
-			return exitf(exitUnavailable, "writing the report: %w", err)
+			return exit.Errorf(exit.Unavailable, "writing the report: %w", err)
 		}
 	}
 	if err := failure(cmd, sights); err != nil {
 		return err
 	}
 	if !taken {
-		return &exitError{code: exitNotHeld}
+		return &exit.Error{Code: exit.NotHeld}
 	}
 	return nil
 }
 
 func (i *inspectCommand) print(w io.Writer, s *sight) error {
 	if i.json {
-		return writeEscaped(w, reportOf(s.label, &s.Info), "  ")
+		return output.WriteEscaped(w, reportOf(s.label, &s.Info), "  ")
 	}
 	return writeInfo(w, s.label, &s.Info, time.Now())
 }
@@ -123,12 +125,12 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	if server != "" {
 		fact("server", "%s", server)
 	}
-	fact("lock", "%s", quoted(info.Name))
+	fact("lock", "%s", output.Quoted(info.Name))
 	switch {
 	case info.Foreign != "" && info.Counted:
 		fact("taken by", "the number %d, which may be that of a semaphore or a latch; use --kind", info.Count)
 	case info.Foreign != "":
-		fact("taken by", "a %s, which is not a lock of this format", quoted(info.Foreign))
+		fact("taken by", "a %s, which is not a lock of this format", output.Quoted(info.Foreign))
 	case info.Held() || info.Counted:
 		fact("kind", "%s", kindName(info))
 	case info.Kind == lock.KindSemaphore || info.Kind == lock.KindPermit:
@@ -140,16 +142,16 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	}
 	switch {
 	case info.Foreign == "" && info.Counted && info.Kind == lock.KindLatch:
-		fact("count", "%s", grouped(info.Count))
+		fact("count", "%s", output.Grouped(info.Count))
 	case info.Foreign == "" && info.Counted:
-		fact("available", "%s", grouped(info.Count))
+		fact("available", "%s", output.Grouped(info.Count))
 	}
 	if info.Foreign == "" && info.Counted && info.Kind == lock.KindPermit {
-		fact("in use", "%s", grouped(info.HolderCount))
+		fact("in use", "%s", output.Grouped(info.HolderCount))
 	}
 	switch {
 	case info.TTL > 0:
-		fact("ends", "in %v, unless renewed", round3(info.TTL))
+		fact("ends", "in %v, unless renewed", output.Round(info.TTL))
 	case info.Held() || info.Foreign != "":
 		fact("ends", "never by itself")
 	}
@@ -159,21 +161,21 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 	for _, h := range info.Holders {
 		text := holderText(&h, now)
 		if info.HolderCount > 1 && h.TTL > 0 {
-			text += fmt.Sprintf(", ends in %v", round3(h.TTL))
+			text += fmt.Sprintf(", ends in %v", output.Round(h.TTL))
 		}
 		fact("holder", "%s", text)
 	}
 	if more := info.HolderCount - int64(len(info.Holders)); more > 0 {
-		fact("", "and %s more", grouped(more))
+		fact("", "and %s more", output.Grouped(more))
 	}
 	for _, waiter := range info.Waiters {
 		fact("waiter", "%s, %s", ownerText(waiter.Client, waiter.Owner), placeText(&waiter, now))
 	}
 	switch more := info.WaiterCount - int64(len(info.Waiters)); {
 	case more > 0 && len(info.Waiters) > 0:
-		fact("", "and %s more", grouped(more))
+		fact("", "and %s more", output.Grouped(more))
 	case more > 0:
-		fact("waiters", "%s", grouped(more))
+		fact("waiters", "%s", output.Grouped(more))
 	}
 	return table.Flush()
 }
@@ -186,7 +188,7 @@ func placeText(w *lock.Waiter, now time.Time) string {
 	case !w.Since.IsZero():
 		return fmt.Sprintf("waiting for %s, no longer subscribed", sinceThen(w.Since, now))
 	case w.TTL > 0:
-		return fmt.Sprintf("place kept for %v", round3(w.TTL))
+		return fmt.Sprintf("place kept for %v", output.Round(w.TTL))
 	}
 	return "its place has expired"
 }
@@ -198,7 +200,7 @@ func holderText(h *lock.Holder, now time.Time) string {
 		text += ", writing"
 	}
 	if h.Holds > 1 {
-		text += fmt.Sprintf(", held %s times", grouped(h.Holds))
+		text += fmt.Sprintf(", held %s times", output.Grouped(h.Holds))
 	}
 	if !h.Since.IsZero() {
 		text += fmt.Sprintf(", for %s since %s", sinceThen(h.Since, now), h.Since.UTC().Format(time.RFC3339))
@@ -209,7 +211,7 @@ func holderText(h *lock.Holder, now time.Time) string {
 // ownerText names an owner: its process, if known, and its id at the server.
 func ownerText(c lock.Client, owner string) string {
 	if c.Host == "" {
-		return "owner " + quoted(owner)
+		return "owner " + output.Quoted(owner)
 	}
-	return clientName(c, owner) + ", owner " + quoted(owner)
+	return output.Client(c, owner) + ", owner " + output.Quoted(owner)
 }

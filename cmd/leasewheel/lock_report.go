@@ -1,17 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -68,25 +60,16 @@ func reportOf(server string, info *lock.Info) lockReport {
 		r.Count = &info.Count
 	}
 	for _, h := range info.Holders {
-		r.Holders = append(r.Holders, holderReport{h.Owner, h.Write, h.Holds, h.TTL, instantOf(h.Since), clientReportOf(h.Client)})
+		r.Holders = append(r.Holders, holderReport{h.Owner, h.Write, h.Holds, h.TTL, output.Instant(h.Since), clientReportOf(h.Client)})
 	}
 	for _, w := range info.Waiters {
-		r.Waiters = append(r.Waiters, waiterReport{w.Owner, w.TTL, instantOf(w.Since), clientReportOf(w.Client)})
+		r.Waiters = append(r.Waiters, waiterReport{w.Owner, w.TTL, output.Instant(w.Since), clientReportOf(w.Client)})
 	}
 	return r
 }
 
 func clientReportOf(c lock.Client) clientReport {
-	return clientReport{c.ID, c.Host, c.Process, c.PID, c.Label, instantOf(c.Since)}
-}
-
-// instantOf returns nil for an unknown instant.
-func instantOf(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
+	return clientReport{c.ID, c.Host, c.Process, c.PID, c.Label, output.Instant(c.Since)}
 }
 
 // kindNames are the kinds of lock in one word.
@@ -112,18 +95,6 @@ func kindName(info *lock.Info) string {
 	return kindNames[info.Kind]
 }
 
-// clientName names an owner: its process and label, if known, or its id at the server.
-func clientName(c lock.Client, owner string) string {
-	if c.Host == "" {
-		return quoted(owner)
-	}
-	name := fmt.Sprintf("%s[%d]@%s", quoted(c.Process), c.PID, quoted(c.Host))
-	if c.Label != "" {
-		name += " " + strconv.Quote(c.Label)
-	}
-	return name
-}
-
 // sinceThen returns the age of an instant of the server's clock.
 func sinceThen(t, now time.Time) string {
 	d := max(now.Sub(t), 0)
@@ -131,40 +102,4 @@ func sinceThen(t, now time.Time) string {
 		return d.Round(time.Second).String()
 	}
 	return d.Round(time.Millisecond).String()
-}
-
-// quoted returns text, in quotes if it contains a character that a terminal would not
-// show as it is: other clients chose it. Text that begins with a quote is quoted as well.
-func quoted(text string) string {
-	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
-	if text == "" || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
-		return strconv.Quote(text)
-	}
-	return text
-}
-
-// writeEscaped prints v as JSON. Every character that a terminal might act upon is
-// escaped.
-func writeEscaped(w io.Writer, v any, indent string) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetIndent("", indent)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	var b strings.Builder
-	for _, r := range text.String() {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

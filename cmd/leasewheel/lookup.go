@@ -5,26 +5,29 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
 // lookup is the access of ls, inspect and unlock to the locks. Each of several servers is
 // read separately, so that users see where they disagree.
 type lookup struct {
-	flags   serverFlags
-	stored  storeFlags
+	flags   connect.Flags
+	stored  connect.StoreFlags
 	json    bool
-	servers nodes
+	servers connect.Servers
 	views   []view
 }
 
 // view reads the locks of one server.
 type view struct {
-	server *server
+	server *connect.Server
 	locker *lock.Locker
 	// label distinguishes the server from others; it is empty if there is one.
 	label string
@@ -34,29 +37,29 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&l.json, "json", false, jsonUsage)
-	l.flags.register(flags)
-	l.stored.register(flags)
+	l.flags.Register(flags)
+	l.stored.Register(flags)
 }
 
 // open connects to the servers that the flags name. It sends no request yet.
 func (l *lookup) open(cmd *cobra.Command) (err error) {
-	config, err := l.stored.config(slog.New(slog.DiscardHandler))
+	config, err := l.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	l.servers, err = l.flags.openNodes(os.Getenv(redisURLVariable), config)
+	l.servers, err = l.flags.OpenNodes(os.Getenv(connect.URLVariable), config)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	for _, server := range l.servers {
-		locker, err := lock.New(server.store, lock.Config{RequestTimeout: requestTimeout})
+		locker, err := lock.New(server.Store, lock.Config{RequestTimeout: connect.RequestTimeout})
 		if err != nil {
 			l.close()
 			return err
 		}
 		v := view{server: server, locker: locker}
 		if len(l.servers) > 1 {
-			v.label = server.address
+			v.label = server.Address
 		}
 		l.views = append(l.views, v)
 	}
@@ -96,9 +99,9 @@ func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
 func (v *view) failed(cmd *cobra.Command, err error) error {
 	var name *lock.NameError
 	if errors.As(err, &name) || errors.Is(err, lock.ErrUnsupported) {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	return unavailable(cmd.Context(), v.server, err)
+	return connect.Unavailable(cmd.Context(), v.server, err)
 }
 
 // failure returns the first of the servers' failures.
@@ -109,4 +112,16 @@ func failure(cmd *cobra.Command, sights []sight) (first error) {
 		}
 	}
 	return first
+}
+
+// completeNames completes up to most arguments by the names of held locks; with 0, any
+// number.
+func (l *lookup) completeNames(most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := connect.HeldNames(cmd.Context(), &l.flags, &l.stored, begun)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+	}
 }

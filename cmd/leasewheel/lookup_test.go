@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -62,23 +65,12 @@ func locks(t *testing.T, client redis.UniversalClient) {
 	require.NoError(t, client.HSet(t.Context(), "evil\u202e\u2028name", java+":1", 1).Err())
 }
 
-// ask runs a command to its end and returns its output.
-func ask(t *testing.T, env []string, code int, args ...string) string {
-	t.Helper()
-	p := call(t, env, args...)
-	require.Equal(t, code, p.wait(), "%s%s", p.stdout, p.stderr)
-	if code == exitOK || code == exitNotHeld {
-		assert.Empty(t, p.stderr.String(), "nothing but the answer, and no progress where there is no terminal")
-	}
-	return p.stdout.String()
-}
-
 func TestLs(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
-	assert.Empty(t, ask(t, env, exitOK, "ls"))
-	assert.Empty(t, ask(t, env, exitOK, "ls", "--json"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "ls"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "ls", "--json"))
 	locks(t, client)
 
 	assert.Equal(t, `NAME                    KIND   HOLDER                                      HELD  TTL      WAITERS
@@ -87,18 +79,18 @@ fair                    fair   285475da-9152-4c83-822a-67ee2f116a79:1      -    
 orders:42               mutex  shop[4711]@web-1                            -     endless  0
 orders:7                mutex  285475da-9152-4c83-822a-67ee2f116a79:52     -     endless  0
 report                  read   285475da-9152-4c83-822a-67ee2f116a79:52 +1  -     endless  0
-`, ask(t, env, exitOK, "ls"))
+`, commandtest.Ask(t, env, exit.OK, "ls"))
 	assert.Equal(t, `NAME       KIND   HOLDER                                   HELD  TTL      WAITERS
 orders:42  mutex  shop[4711]@web-1                         -     endless  0
 orders:7   mutex  285475da-9152-4c83-822a-67ee2f116a79:52  -     endless  0
-`, ask(t, env, exitOK, "ls", "orders:*"))
-	assert.Empty(t, ask(t, env, exitOK, "ls", "text"))
+`, commandtest.Ask(t, env, exit.OK, "ls", "orders:*"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "ls", "text"))
 
 	assert.JSONEq(t, `{"name":"orders:42","held":true,"kind":"mutex","ttl_ns":0,"token":12,"holder_count":1,"holders":[`+
 		`{"owner":"c0ffee00-0000-4000-8000-000000000001:7","write":false,"holds":2,"ttl_ns":0,"client":`+
 		`{"id":"c0ffee00-0000-4000-8000-000000000001","host":"web-1","process":"shop","pid":4711,"since":"2026-11-21T08:00:00Z"}}],`+
-		`"waiter_count":0,"waiters":[]}`, ask(t, env, exitOK, "ls", "--json", "orders:42"))
-	lines := ask(t, env, exitOK, "ls", "--json")
+		`"waiter_count":0,"waiters":[]}`, commandtest.Ask(t, env, exit.OK, "ls", "--json", "orders:42"))
+	lines := commandtest.Ask(t, env, exit.OK, "ls", "--json")
 	assert.Equal(t, 5, strings.Count(lines, "\n"))
 	assert.Contains(t, lines, `"name":"evil\u202e\u2028name"`)
 	assert.NotContains(t, lines, "\u202e")
@@ -126,14 +118,16 @@ func TestLsWithTheLeastRights(t *testing.T) {
 			require.NoError(t, client.Set(t.Context(), "orders:8", java+":1", time.Hour).Err())
 			require.NoError(t, client.Set(t.Context(), "payments:8", java+":1", time.Hour).Err())
 			_, path := server.Addr()
-			env := func(user string) []string { return []string{redisURLVariable + "=unix://" + user + ":secret@" + path} }
+			env := func(user string) []string {
+				return []string{connect.URLVariable + "=unix://" + user + ":secret@" + path}
+			}
 			want := map[string]string{"redisson": "orders:42\norders:7\n", "plain": "orders:8\n"}[format]
-			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format)))
-			assert.Equal(t, want, firstColumn(ask(t, env(rules[0]), exitOK, "ls", "--format", format, "orders:*")))
+			assert.Equal(t, want, commandtest.FirstColumn(commandtest.Ask(t, env(rules[0]), exit.OK, "ls", "--format", format)))
+			assert.Equal(t, want, commandtest.FirstColumn(commandtest.Ask(t, env(rules[0]), exit.OK, "ls", "--format", format, "orders:*")))
 			for _, user := range []string{"weak", "partial"} {
-				p := call(t, env(user), "ls", "--format", format)
-				assert.Equal(t, exitUnavailable, p.wait(), user)
-				p.requireOneLine("lacks a permission")
+				p := commandtest.Call(t, env(user), "ls", "--format", format)
+				assert.Equal(t, exit.Unavailable, p.Wait(), user)
+				p.RequireOneLine("lacks a permission")
 			}
 		})
 	}
@@ -144,48 +138,48 @@ func requireLockSchema(t *testing.T, text string) {
 	t.Helper()
 	var document any
 	require.NoError(t, json.Unmarshal([]byte(text), &document))
-	s := readSchema(t, "lock")
-	require.Empty(t, s.faults("", document), text)
-	require.Empty(t, s.unnamed("", document), text)
+	s := commandtest.ReadSchema(t, "lock")
+	require.Empty(t, s.Faults("", document), text)
+	require.Empty(t, s.Unnamed("", document), text)
 }
 
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	locks(t, server.Client(t))
 	assert.Equal(t, `lock    orders:42
 kind    mutex
 ends    never by itself
 token   12
 holder  shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
-`, ask(t, env, exitOK, "inspect", "orders:42"))
+`, commandtest.Ask(t, env, exit.OK, "inspect", "orders:42"))
 	assert.Regexp(t, `^lock    fair
 kind    fair
 ends    never by itself
 holder  owner 285475da-9152-4c83-822a-67ee2f116a79:1
 waiter  shop\[4711\]@web-1, owner c0ffee00-0000-4000-8000-000000000001:9, place kept for (59m|1h0m)\S+s
 waiter  owner 285475da-9152-4c83-822a-67ee2f116a79:3, its place has expired
-$`, ask(t, env, exitOK, "inspect", "fair"))
+$`, commandtest.Ask(t, env, exit.OK, "inspect", "fair"))
 	assert.Equal(t, `lock      text
 taken by  a string, which is not a lock of this format
 ends      never by itself
-`, ask(t, env, exitOK, "inspect", "text"))
-	assert.Equal(t, "lock    nothing\nholder  none\n", ask(t, env, exitNotHeld, "inspect", "nothing"))
+`, commandtest.Ask(t, env, exit.OK, "inspect", "text"))
+	assert.Equal(t, "lock    nothing\nholder  none\n", commandtest.Ask(t, env, exit.NotHeld, "inspect", "nothing"))
 
-	free := ask(t, env, exitNotHeld, "inspect", "--json", "nothing")
+	free := commandtest.Ask(t, env, exit.NotHeld, "inspect", "--json", "nothing")
 	assert.JSONEq(t, `{"name":"nothing","held":false,"kind":"free","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, free)
 	requireLockSchema(t, free)
-	foreign := ask(t, env, exitOK, "inspect", "--json", "basket")
+	foreign := commandtest.Ask(t, env, exit.OK, "inspect", "--json", "basket")
 	assert.JSONEq(t, `{"name":"basket","held":false,"kind":"foreign","foreign":"hash","ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`, foreign)
 	requireLockSchema(t, foreign)
-	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "fair"))
-	requireLockSchema(t, ask(t, env, exitOK, "inspect", "--json", "report"))
+	requireLockSchema(t, commandtest.Ask(t, env, exit.OK, "inspect", "--json", "fair"))
+	requireLockSchema(t, commandtest.Ask(t, env, exit.OK, "inspect", "--json", "report"))
 }
 
 // JSON counts all holders and waiters, and lists the first hundred.
 func TestInspectCountsAllHolders(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	const many = driver.MaxTold + 23
 	for n := range many {
@@ -197,7 +191,7 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	}
 	commands(t, client, fmt.Sprintf("HSET fair %s:0 1", shop))
 	inspect := func(name string) (report lockReport) {
-		require.NoError(t, json.Unmarshal([]byte(ask(t, env, exitOK, "inspect", "--json", name)), &report))
+		require.NoError(t, json.Unmarshal([]byte(commandtest.Ask(t, env, exit.OK, "inspect", "--json", name)), &report))
 		return report
 	}
 	readers, queue := inspect("report"), inspect("fair")
@@ -205,15 +199,15 @@ func TestInspectCountsAllHolders(t *testing.T) {
 	assert.Len(t, readers.Holders, driver.MaxTold)
 	assert.EqualValues(t, many, queue.WaiterCount)
 	assert.Len(t, queue.Waiters, driver.MaxTold)
-	assert.Regexp(t, `(?m)^report +read +\S+ \+122 `, ask(t, env, exitOK, "ls"))
-	assert.Contains(t, ask(t, env, exitOK, "inspect", "report"), "and 23 more")
+	assert.Regexp(t, `(?m)^report +read +\S+ \+122 `, commandtest.Ask(t, env, exit.OK, "ls"))
+	assert.Contains(t, commandtest.Ask(t, env, exit.OK, "inspect", "report"), "and 23 more")
 }
 
 // A number is reported as the kind that --kind names. Permits in use, and waiters in the
 // queue, are reported in full.
 func TestInspectCountsAndLines(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	commands(t, client, fmt.Sprintf(`
 		SET downloads 3
@@ -226,14 +220,14 @@ func TestInspectCountsAndLines(t *testing.T) {
 	id := "\xff\x00 random bytes."
 	require.NoError(t, client.ZAdd(t.Context(), "{exports}:timeout", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
 
-	assert.Equal(t, "lock       downloads\nkind       semaphore\navailable  3\n", ask(t, env, exitOK, "inspect", "--kind", "semaphore", "downloads"))
-	assert.Equal(t, "lock   downloads\nkind   latch\ncount  3\n", ask(t, env, exitOK, "inspect", "--kind", "latch", "downloads"))
+	assert.Equal(t, "lock       downloads\nkind       semaphore\navailable  3\n", commandtest.Ask(t, env, exit.OK, "inspect", "--kind", "semaphore", "downloads"))
+	assert.Equal(t, "lock   downloads\nkind   latch\ncount  3\n", commandtest.Ask(t, env, exit.OK, "inspect", "--kind", "latch", "downloads"))
 	assert.Equal(t, `lock      downloads
 taken by  the number 3, which may be that of a semaphore or a latch; use --kind
 ends      never by itself
-`, ask(t, env, exitOK, "inspect", "downloads"))
-	assert.Equal(t, "lock   none\ncount  0, it is open\n", ask(t, env, exitNotHeld, "inspect", "--kind", "latch", "none"))
-	assert.Equal(t, "lock       none\navailable  no number of permits was set\n", ask(t, env, exitNotHeld, "inspect", "--kind", "permits", "none"))
+`, commandtest.Ask(t, env, exit.OK, "inspect", "downloads"))
+	assert.Equal(t, "lock   none\ncount  0, it is open\n", commandtest.Ask(t, env, exit.NotHeld, "inspect", "--kind", "latch", "none"))
+	assert.Equal(t, "lock       none\navailable  no number of permits was set\n", commandtest.Ask(t, env, exit.NotHeld, "inspect", "--kind", "permits", "none"))
 	for _, args := range [][]string{{"inspect", "exports"}, {"inspect", "--kind", "permits", "exports"}} {
 		assert.Regexp(t, `^lock       exports
 kind       permits
@@ -242,11 +236,11 @@ in use     1
 ends       in (59m|1h0m)\S+s, unless renewed
 token      7
 holder     owner ff002072616e646f6d2062797465732e
-$`, ask(t, env, exitOK, args...))
+$`, commandtest.Ask(t, env, exit.OK, args...))
 	}
-	assert.Regexp(t, `(?m)^exports +permits +ff002072616e646f6d2062797465732e +- +(59m|1h0m)\S+s +0$`, ask(t, env, exitOK, "ls"))
-	assert.Equal(t, "exports\njob\n", firstColumn(ask(t, env, exitOK, "ls")))
-	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, waiting for \S+, no longer subscribed$`, ask(t, env, exitOK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^exports +permits +ff002072616e646f6d2062797465732e +- +(59m|1h0m)\S+s +0$`, commandtest.Ask(t, env, exit.OK, "ls"))
+	assert.Equal(t, "exports\njob\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "ls")))
+	assert.Regexp(t, `(?m)^waiter +shop\[4711\]@web-1, owner \S+:2, waiting for \S+, no longer subscribed$`, commandtest.Ask(t, env, exit.OK, "inspect", "job"))
 
 	for _, args := range [][]string{
 		{"exports"},
@@ -256,104 +250,93 @@ $`, ask(t, env, exitOK, args...))
 		{"--kind", "semaphore", "none"},
 		{"--kind", "semaphore", "job"},
 	} {
-		code := exitOK
+		code := exit.OK
 		if args[len(args)-1] == "none" {
-			code = exitNotHeld
+			code = exit.NotHeld
 		}
-		requireLockSchema(t, ask(t, env, code, append([]string{"inspect", "--json"}, args...)...))
+		requireLockSchema(t, commandtest.Ask(t, env, code, append([]string{"inspect", "--json"}, args...)...))
 	}
 	assert.JSONEq(t, `{"name":"downloads","held":false,"kind":"semaphore","count":3,"ttl_ns":0,"token":0,"holder_count":0,"holders":[],"waiter_count":0,"waiters":[]}`,
-		ask(t, env, exitOK, "inspect", "--json", "--kind", "semaphore", "downloads"))
+		commandtest.Ask(t, env, exit.OK, "inspect", "--json", "--kind", "semaphore", "downloads"))
 
-	p := call(t, env, "unlock", "--force", "exports")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("exports is a string, not a lock of this format; it was left alone")
+	p := commandtest.Call(t, env, "unlock", "--force", "exports")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("exports is a string, not a lock of this format; it was left alone")
 }
 
 // The report of a lock that leasewheel holds names the process that holds it.
 func TestInspectWhatRunHolds(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	begin := time.Now().Truncate(time.Second)
-	holder := start(t, env, run("job", sh("echo held; read line"), "--label", "nightly run")...)
-	assert.Equal(t, "held", holder.line())
+	holder := commandtest.Start(t, env, run("job", sh("echo held; read line"), "--label", "nightly run")...)
+	assert.Equal(t, "held", holder.Line())
 	var report lockReport
-	eventually(t, "announced", func() bool {
-		text := ask(t, env, exitOK, "inspect", "--json", "job")
+	commandtest.Eventually(t, "announced", func() bool {
+		text := commandtest.Ask(t, env, exit.OK, "inspect", "--json", "job")
 		requireLockSchema(t, text)
 		require.NoError(t, json.Unmarshal([]byte(text), &report))
 		return report.Holders[0].Client.PID != 0
 	})
-	assert.Equal(t, holder.cmd.Process.Pid, report.Holders[0].Client.PID)
+	assert.Equal(t, holder.Cmd.Process.Pid, report.Holders[0].Client.PID)
 	assert.Equal(t, "nightly run", report.Holders[0].Client.Label)
 	require.NotNil(t, report.Holders[0].Since)
 	assert.False(t, report.Holders[0].Since.Before(begin), "%v", report.Holders[0].Since)
 	assert.InDelta(t, time.Hour, report.TTL, float64(time.Hour/2))
-	assert.Regexp(t, `(?m)^holder  \S+\[\d+\]@\S+ "nightly run", owner \S+:1, for \S+s since 20\S+Z$`, ask(t, env, exitOK, "inspect", "job"))
-	assert.Regexp(t, `(?m)^job +mutex +\S+\[\d+\]@\S+ "nightly run" +\S+s +\S+s +0$`, ask(t, env, exitOK, "ls"))
-	require.NoError(t, holder.stdin.Close())
-	assert.Equal(t, 1, holder.wait(), "the end of its input")
-	ask(t, env, exitNotHeld, "inspect", "job")
+	assert.Regexp(t, `(?m)^holder  \S+\[\d+\]@\S+ "nightly run", owner \S+:1, for \S+s since 20\S+Z$`, commandtest.Ask(t, env, exit.OK, "inspect", "job"))
+	assert.Regexp(t, `(?m)^job +mutex +\S+\[\d+\]@\S+ "nightly run" +\S+s +\S+s +0$`, commandtest.Ask(t, env, exit.OK, "ls"))
+	require.NoError(t, holder.Stdin.Close())
+	assert.Equal(t, 1, holder.Wait(), "the end of its input")
+	commandtest.Ask(t, env, exit.NotHeld, "inspect", "job")
 }
 
 // A forced release grants the lock to the waiter, and the former holder ends its command.
 func TestUnlockForce(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	victim := start(t, env, run("job", sh("echo held; cat"))...)
-	assert.Equal(t, "held", victim.line())
-	next := start(t, env, run("job", sh("echo mine; cat"), "-v")...)
-	next.awaitError("waiting for lock")
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	victim := commandtest.Start(t, env, run("job", sh("echo held; cat"))...)
+	assert.Equal(t, "held", victim.Line())
+	next := commandtest.Start(t, env, run("job", sh("echo mine; cat"), "-v")...)
+	next.AwaitError("waiting for lock")
 
-	p := call(t, env, "unlock", "job")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("confirm with --force")
-	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+ "sh", )?owner \S+:1.*\n$`, ask(t, env, exitOK, "unlock", "--force", "job"))
-	assert.Equal(t, "mine", next.line())
-	require.NoError(t, victim.stdin.Close())
-	assert.Equal(t, exitLost, victim.wait())
-	require.NoError(t, next.stdin.Close())
-	assert.Equal(t, 0, next.wait())
-	victim.requireReport("lost")
-	assert.Equal(t, "job: it was not held\n", ask(t, env, exitNotHeld, "unlock", "--force", "job"))
+	p := commandtest.Call(t, env, "unlock", "job")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("confirm with --force")
+	assert.Regexp(t, `^job: taken from (\S+\[\d+\]@\S+ "sh", )?owner \S+:1.*\n$`, commandtest.Ask(t, env, exit.OK, "unlock", "--force", "job"))
+	assert.Equal(t, "mine", next.Line())
+	require.NoError(t, victim.Stdin.Close())
+	assert.Equal(t, exit.Lost, victim.Wait())
+	require.NoError(t, next.Stdin.Close())
+	assert.Equal(t, 0, next.Wait())
+	victim.RequireReport("lost")
+	assert.Equal(t, "job: it was not held\n", commandtest.Ask(t, env, exit.NotHeld, "unlock", "--force", "job"))
 }
 
 func TestUnlockOfSeveral(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
 	assert.Equal(t, `orders:42: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:7, held 2 times
 nothing: it was not held
 report: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52
 report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:8
-`, ask(t, env, exitNotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
-	assert.Equal(t, "fair\norders:7\n", firstColumn(ask(t, env, exitOK, "ls", "[fo]*")))
+`, commandtest.Ask(t, env, exit.NotHeld, "unlock", "--force", "orders:42", "nothing", "report"))
+	assert.Equal(t, "fair\norders:7\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "ls", "[fo]*")))
 
-	p := call(t, env, "unlock", "--force", "text", "orders:7", "basket")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("text is a string, not a lock of this format; it was left alone")
-	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.stdout.String())
+	p := commandtest.Call(t, env, "unlock", "--force", "text", "orders:7", "basket")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("text is a string, not a lock of this format; it was left alone")
+	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.Stdout.String())
 	assert.Equal(t, "x", client.Get(t.Context(), "text").Val())
 
-	p = call(t, env, "unlock", "--force", "fair", "a{b")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("brace")
-	assert.Equal(t, "fair\n", firstColumn(ask(t, env, exitOK, "ls", "fair")), "nothing was done")
-	was := ask(t, env, exitOK, "unlock", "--force", "--json", "fair")
+	p = commandtest.Call(t, env, "unlock", "--force", "fair", "a{b")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("brace")
+	assert.Equal(t, "fair\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "ls", "fair")), "nothing was done")
+	was := commandtest.Ask(t, env, exit.OK, "unlock", "--force", "--json", "fair")
 	requireLockSchema(t, was)
 	assert.Contains(t, was, `{"name":"fair","held":true,"kind":"fair"`)
-}
-
-// firstColumn returns the first column of a table.
-func firstColumn(table string) string {
-	var b strings.Builder
-	for line := range strings.Lines(table) {
-		if name, _, _ := strings.Cut(line, " "); name != "NAME" {
-			b.WriteString(name + "\n")
-		}
-	}
-	return b.String()
 }
 
 // Every misuse is one line and exit code 64, and every server that does not answer
@@ -375,22 +358,22 @@ func TestLookupTrouble(t *testing.T) {
 		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
-			p := call(t, nowhere, args...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine(says)
-			assert.Empty(t, p.stdout.String())
+			p := commandtest.Call(t, commandtest.Nowhere, args...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine(says)
+			assert.Empty(t, p.Stdout.String())
 		})
 	}
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "job"}, {"inspect", "job"}, {"unlock", "--force", "job"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel() // it is tried again for a while
-			p := call(t, nowhere, args...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			p.requireOneLine("server 127.0.0.1:1: ")
-			assert.Empty(t, p.stdout.String())
-			p = call(t, nil, args...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine("no server")
+			p := commandtest.Call(t, commandtest.Nowhere, args...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine("server 127.0.0.1:1: ")
+			assert.Empty(t, p.Stdout.String())
+			p = commandtest.Call(t, nil, args...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine("no server")
 		})
 	}
 }
@@ -400,10 +383,10 @@ func TestLookupTrouble(t *testing.T) {
 func TestLookupByLeastUser(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "force")
-	server, _ := onServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
+	server, _ := commandtest.OnServer(t, redistest.Config{TCP: true, Users: []string{strings.Join(rules, " ")}})
 	admin := server.Client(t)
 	_, address := server.Addr()
-	env := []string{redisURLVariable + "=redis://" + rules[0] + ":secret@" + address}
+	env := []string{connect.URLVariable + "=redis://" + rules[0] + ":secret@" + address}
 	locks(t, admin)
 	future := time.Now().Add(time.Hour).UnixMilli()
 	commands(t, admin, fmt.Sprintf(`
@@ -422,20 +405,20 @@ func TestLookupByLeastUser(t *testing.T) {
 	}
 	require.NoError(t, admin.HSet(t.Context(), "orders:large", large...).Err())
 
-	assert.Equal(t, "orders:42\norders:7\norders:fair\norders:large\norders:read\n", firstColumn(ask(t, env, exitOK, "ls", "orders:*")))
-	ask(t, env, exitOK, "inspect", "orders:42")
-	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "orders:42", "orders:fair", "orders:read", "orders:large"), "orders:fair: taken")
+	assert.Equal(t, "orders:42\norders:7\norders:fair\norders:large\norders:read\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "ls", "orders:*")))
+	commandtest.Ask(t, env, exit.OK, "inspect", "orders:42")
+	assert.Contains(t, commandtest.Ask(t, env, exit.OK, "unlock", "--force", "orders:42", "orders:fair", "orders:read", "orders:large"), "orders:fair: taken")
 	assert.Empty(t, refused(t, admin))
 
-	p := call(t, env, "inspect", "report")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("lacks a permission")
+	p := commandtest.Call(t, env, "inspect", "report")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("lacks a permission")
 }
 
 // A reader that closes the pipe ends the list.
 func TestLsIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	pipe := client.Pipeline()
 	for n := range 3000 {
@@ -443,12 +426,12 @@ func TestLsIntoAClosedPipe(t *testing.T) {
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
-	p := startWith(t, env, func(cmd *exec.Cmd) {
+	p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
 		cmd.Args = []string{"/bin/sh", "-c", `"$0" ls --json | head -n 1 | wc -l`, cmd.Path}
 		cmd.Path = "/bin/sh"
 	})
-	assert.Equal(t, "1", strings.TrimSpace(p.line()))
-	assert.Equal(t, 0, p.wait())
+	assert.Equal(t, "1", strings.TrimSpace(p.Line()))
+	assert.Equal(t, 0, p.Wait())
 }
 
 // The rules for one server apply to a cluster: to all its masters, and while one of them
@@ -458,7 +441,7 @@ func TestLookupInACluster(t *testing.T) {
 	redistest.Need(t)
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := cluster.Client(t)
-	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	env := []string{connect.URLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
 	t.Run("Unlock", func(t *testing.T) { forcesOpen(t, cluster, env) })
 
 	const count = 1500
@@ -479,14 +462,14 @@ func forcesOpen(t *testing.T, cluster *redistest.Cluster, env []string) {
 	require.NoError(t, err)
 	granted := make(chan *lock.Lease, 1)
 	go func() {
-		lease, err := waiter.Mutex(name).Lock(bounded(t))
+		lease, err := waiter.Mutex(name).Lock(commandtest.Bounded(t))
 		assert.NoError(t, err)
 		granted <- lease
 	}()
-	eventually(t, "in line", func() bool {
+	commandtest.Eventually(t, "in line", func() bool {
 		return admin.ZCard(t.Context(), "leasewheel_lock_line:{"+name+"}").Val() == 1
 	})
-	assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", name), "taken from")
+	assert.Contains(t, commandtest.Ask(t, env, exit.OK, "unlock", "--force", name), "taken from")
 	next := <-granted // by a message: it would ask again in an hour
 	require.NotNil(t, next)
 	assert.Greater(t, next.Token(), lease.Token())
@@ -514,7 +497,7 @@ func lockName(n int) string { return fmt.Sprintf("lock:%d", n) }
 
 // listsEach lists all locks, each once and with its holder.
 func listsEach(t *testing.T, env []string, count int) {
-	lines := askLines(t, env, "ls", "--json")
+	lines := commandtest.AskLines(t, env, "ls", "--json")
 	var listed, wanted []string
 	for _, line := range lines {
 		var report lockReport
@@ -529,11 +512,5 @@ func listsEach(t *testing.T, env []string, count int) {
 	slices.Sort(listed)
 	slices.Sort(wanted)
 	assert.True(t, slices.Equal(wanted, listed), "each once, and nothing else: %d are listed", len(listed))
-	assert.Equal(t, 11, strings.Count(ask(t, env, exitOK, "ls", "lock:123?"), "\n"))
-}
-
-// askLines is ask for an output of very many lines.
-func askLines(t *testing.T, env []string, args ...string) []string {
-	t.Helper()
-	return slices.Collect(strings.Lines(ask(t, env, exitOK, args...)))
+	assert.Equal(t, 11, strings.Count(commandtest.Ask(t, env, exit.OK, "ls", "lock:123?"), "\n"))
 }

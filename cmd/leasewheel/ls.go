@@ -12,6 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -61,7 +65,7 @@ func newLsCommand() *cobra.Command {
 }
 
 func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -70,9 +74,9 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	defer l.close()
 	progress := func() {}
-	if !l.json || !isTerminal(os.Stdout) { // lines that scroll by are progress enough
-		m := startMeter(os.Stderr, func() string { return grouped(l.found.Load()) + " locks" })
-		progress = m.stop
+	if !l.json || !terminal.Is(os.Stdout) { // lines that scroll by are progress enough
+		m := terminal.StartMeter(os.Stderr, func() string { return output.Grouped(l.found.Load()) + " locks" })
+		progress = m.Stop
 	}
 	write := l.writeTable
 	if l.json {
@@ -80,20 +84,9 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	failure, err := write(cmd, pattern, progress)
 	if err != nil {
-		return exitf(exitUnavailable, "writing the list: %w", err)
+		return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
 	}
 	return failure
-}
-
-// patternOf returns the PATTERN among the arguments, or that of all names.
-func patternOf(cmd *cobra.Command, args []string) (string, error) {
-	switch len(args) {
-	case 0:
-		return "*", nil
-	case 1:
-		return args[0], nil
-	}
-	return "", usageError(cmd, fmt.Errorf("%s takes one PATTERN, got %d; quote it, or the shell replaces it by file names", cmd.Name(), len(args)))
 }
 
 // each calls f for every lock of every server, and returns the first failure of a server.
@@ -117,7 +110,7 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server strin
 func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	failure, err = l.each(cmd, pattern, func(server string, info lock.Info) error {
-		return writeEscaped(out, reportOf(server, &info), "")
+		return output.WriteEscaped(out, reportOf(server, &info), "")
 	})
 	progress()
 	return failure, cmp.Or(err, out.Flush())
@@ -155,15 +148,15 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 // tableRow describes a lock in one row of the table. age writes how long it is held.
 func tableRow(info *lock.Info, now time.Time, age func(since, now time.Time) string) string {
 	first := &info.Holders[0]
-	holder, held, ttl := clientName(first.Client, first.Owner), "-", "endless"
+	holder, held, ttl := output.Client(first.Client, first.Owner), "-", "endless"
 	if more := info.HolderCount - 1; more > 0 {
-		holder += fmt.Sprintf(" +%s", grouped(more))
+		holder += fmt.Sprintf(" +%s", output.Grouped(more))
 	}
 	if !first.Since.IsZero() {
 		held = age(first.Since, now)
 	}
 	if info.TTL > 0 {
-		ttl = round3(info.TTL).String()
+		ttl = output.Round(info.TTL).String()
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", quoted(info.Name), kindName(info), holder, held, ttl, grouped(info.WaiterCount))
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", output.Quoted(info.Name), kindName(info), holder, held, ttl, output.Grouped(info.WaiterCount))
 }

@@ -3,8 +3,12 @@
 // nothing installed but Go. See docs/cli.md.
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+)
 
 func main() {
-	os.Exit(execute(newRootCommand(), os.Args[1:], os.Stderr))
+	os.Exit(exit.Execute(newRootCommand(), os.Args[1:], os.Stderr))
 }

@@ -13,21 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
-
-// onQuorum starts three servers and returns them with the environment that names
-// them.
-func onQuorum(t *testing.T) ([]*redistest.Server, []string) {
-	t.Helper()
-	var servers []*redistest.Server
-	var urls []string
-	for range 3 {
-		s := redistest.Start(t, redistest.Config{})
-		servers, urls = append(servers, s), append(urls, s.URL())
-	}
-	return servers, []string{redisURLVariable + "=" + strings.Join(urls, " ")}
-}
 
 // holders returns on how many of the servers the lock is held.
 func holders(t *testing.T, servers []*redistest.Server, name string) (count int64) {
@@ -45,7 +34,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 	other := redistest.Start(t, redistest.Config{})
 	_, address := server.Addr()
 	_, port, _ := strings.Cut(address, ":")
-	here, there := "redis://:"+secret+"@10.0.0.1", "redis://:"+secret+"@10.0.0.2:6379"
+	here, there := "redis://:"+commandtest.Secret+"@10.0.0.1", "redis://:"+commandtest.Secret+"@10.0.0.2:6379"
 	for says, urls := range map[string][]string{
 		"2 servers: accepted is one, or an odd number from three up": {here, there},
 		"4 servers":                          {here, there, here, there},
@@ -59,9 +48,9 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 			for _, url := range urls {
 				flags = append(flags, "--redis", url)
 			}
-			p := call(t, nil, run("job", sh("echo ran"), flags...)...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine(says)
+			p := commandtest.Call(t, nil, run("job", sh("echo ran"), flags...)...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine(says)
 		})
 	}
 	file := filepath.Join(t.TempDir(), "urls")
@@ -69,9 +58,9 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 	for _, args := range [][]string{
 		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"doctor"}, {"demo"}, {"bench", "renewal"}, {"bench", "lock"},
 	} {
-		p := call(t, nil, append(args, "--redis-file", file)...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		p.requireOneLine("2 servers: ")
+		p := commandtest.Call(t, nil, append(args, "--redis-file", file)...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine("2 servers: ")
 	}
 }
 
@@ -79,72 +68,72 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 // once: otherwise its holder would get it back on the first ones.
 func TestLookupOnAQuorum(t *testing.T) {
 	t.Parallel()
-	servers, env := onQuorum(t)
-	victim := start(t, env, run("job", sh("echo held; cat"))...)
-	assert.Equal(t, "held", victim.line())
+	servers, env := commandtest.OnQuorum(t)
+	victim := commandtest.Start(t, env, run("job", sh("echo held; cat"))...)
+	assert.Equal(t, "held", victim.Line())
 	commands(t, servers[1].Client(t), fmt.Sprintf("HSET partial %s:1 1", java))
-	eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
+	commandtest.Eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
 
-	table := ask(t, env, exitOK, "ls")
+	table := commandtest.Ask(t, env, exit.OK, "ls")
 	assert.Regexp(t, `^NAME .* WAITERS +SERVER\n`, table)
-	assert.Equal(t, "job\njob\njob\npartial\n", firstColumn(table))
+	assert.Equal(t, "job\njob\njob\npartial\n", commandtest.FirstColumn(table))
 	assert.Contains(t, table, filepath.Base(servers[1].URL()))
-	for line := range strings.Lines(ask(t, env, exitOK, "ls", "--json")) {
+	for line := range strings.Lines(commandtest.Ask(t, env, exit.OK, "ls", "--json")) {
 		requireLockSchema(t, line)
 	}
-	assert.Equal(t, 3, strings.Count(ask(t, env, exitOK, "inspect", "partial"), "server "))
-	decoder := json.NewDecoder(strings.NewReader(ask(t, env, exitOK, "inspect", "--json", "partial")))
+	assert.Equal(t, 3, strings.Count(commandtest.Ask(t, env, exit.OK, "inspect", "partial"), "server "))
+	decoder := json.NewDecoder(strings.NewReader(commandtest.Ask(t, env, exit.OK, "inspect", "--json", "partial")))
 	for n := range 3 {
 		var report lockReport
 		require.NoError(t, decoder.Decode(&report))
 		assert.Equal(t, n == 1, report.Held)
 		assert.True(t, strings.HasSuffix(servers[n].URL(), report.Server), report.Server)
 	}
-	ask(t, env, exitNotHeld, "inspect", "nothing")
+	commandtest.Ask(t, env, exit.NotHeld, "inspect", "nothing")
 
-	forced := ask(t, env, exitOK, "unlock", "--force", "job")
+	forced := commandtest.Ask(t, env, exit.OK, "unlock", "--force", "job")
 	assert.Equal(t, 3, strings.Count(forced, "taken from"), forced)
-	require.NoError(t, victim.stdin.Close())
-	assert.Equal(t, exitLost, victim.wait())
-	victim.requireReport("lost")
-	assert.Equal(t, 2, strings.Count(ask(t, env, exitOK, "unlock", "--force", "partial"), "it was not held"))
-	ask(t, env, exitNotHeld, "unlock", "--force", "partial")
+	require.NoError(t, victim.Stdin.Close())
+	assert.Equal(t, exit.Lost, victim.Wait())
+	victim.RequireReport("lost")
+	assert.Equal(t, 2, strings.Count(commandtest.Ask(t, env, exit.OK, "unlock", "--force", "partial"), "it was not held"))
+	commandtest.Ask(t, env, exit.NotHeld, "unlock", "--force", "partial")
 
 	servers[2].Kill()
 	commands(t, servers[0].Client(t), fmt.Sprintf("HSET partial %s:1 1", java))
-	tells := func(looking *process) {
+	tells := func(looking *commandtest.Process) {
 		t.Helper()
-		assert.Equal(t, exitUnavailable, looking.wait())
-		looking.requireOneLine("server ")
-		assert.Contains(t, looking.stdout.String(), java, "what the others reported")
+		assert.Equal(t, exit.Unavailable, looking.Wait())
+		looking.RequireOneLine("server ")
+		assert.Contains(t, looking.Stdout.String(), java, "what the others reported")
 	}
-	list, one := call(t, env, "ls"), call(t, env, "inspect", "partial")
+	list, one := commandtest.Call(t, env, "ls"), commandtest.Call(t, env, "inspect", "partial")
 	tells(list)
 	tells(one)
-	tells(call(t, env, "unlock", "--force", "partial"))
+	tells(commandtest.Call(t, env, "unlock", "--force", "partial"))
 }
 
 // A majority of several servers is enough for the lock: it is acquired and held while one
 // of them is down, and released on all of them.
 func TestRunOnAQuorum(t *testing.T) {
 	t.Parallel()
-	servers, env := onQuorum(t)
-	holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
-	fence := holder.line()
+	servers, env := commandtest.OnQuorum(t)
+	holder := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
+	fence := holder.Line()
 	assert.NotEqual(t, "0", fence)
-	eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
+	commandtest.Eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
 
-	p := call(t, env, run("job", sh("echo mine"), "-n")...)
-	assert.Equal(t, exitNotAcquired, p.wait())
-	p.requireOneLine("another owner")
+	p := commandtest.Call(t, env, run("job", sh("echo mine"), "-n")...)
+	assert.Equal(t, exit.NotAcquired, p.Wait())
+	p.RequireOneLine("another owner")
 
-	next := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
-	next.awaitError("waiting for lock")
+	next := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
+	next.AwaitError("waiting for lock")
 	servers[1].Kill()
-	require.NoError(t, holder.stdin.Close())
-	assert.Equal(t, 1, holder.wait(), "the end of its input")
-	later := next.line()
-	assert.Equal(t, 0, next.wait())
+	require.NoError(t, holder.Stdin.Close())
+	assert.Equal(t, 1, holder.Wait(), "the end of its input")
+	later := next.Line()
+	assert.Equal(t, 0, next.Wait())
 	assert.Greater(t, later, fence, "of as many digits")
 	assert.Zero(t, holders(t, []*redistest.Server{servers[0], servers[2]}, "job"))
 }
@@ -152,10 +141,10 @@ func TestRunOnAQuorum(t *testing.T) {
 // Without a majority the lock cannot be acquired.
 func TestRunWithoutAMajority(t *testing.T) {
 	t.Parallel()
-	servers, env := onQuorum(t)
+	servers, env := commandtest.OnQuorum(t)
 	servers[0].Kill()
 	servers[2].Kill()
-	p := call(t, env, run("job", sh("echo ran"), "-n")...)
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("2 are needed")
+	p := commandtest.Call(t, env, run("job", sh("echo ran"), "-n")...)
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("2 are needed")
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // The output that the manual shows has the columns and the labels that the commands print.
 func TestOutputBlocks(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	held := holder(t, env, "--permits", "2")
 	output := func(args ...string) string {
-		p := call(t, env, args...)
-		p.wait()
-		require.NotEmpty(t, p.stdout.String(), p.stderr.String())
-		return p.stdout.String()
+		p := commandtest.Call(t, env, args...)
+		p.Wait()
+		require.NotEmpty(t, p.Stdout.String(), p.Stderr.String())
+		return p.Stdout.String()
 	}
 	header := func(text string) []string { return strings.Fields(strings.SplitN(text, "\n", 2)[0]) }
 	labels := func(text string) (all []string) {
@@ -41,18 +42,18 @@ func TestOutputBlocks(t *testing.T) {
 
 	// One of two permits is in use, and one process waits for a semaphore that has none left.
 	second := holder(t, env, "--permits", "2")
-	waiting := start(t, env, run("job", sh("true"), "--permits", "2", "-v")...)
-	waiting.awaitError("waiting for lock")
+	waiting := commandtest.Start(t, env, run("job", sh("true"), "--permits", "2", "-v")...)
+	waiting.AwaitError("waiting for lock")
 	client := server.Client(t)
-	eventually(t, "subscribed", func() bool {
+	commandtest.Eventually(t, "subscribed", func() bool {
 		return client.PubSubNumSub(t.Context(), "redisson_sc:{job}").Val()["redisson_sc:{job}"] > 0
 	})
 	assert.Equal(t, labels(textBlock(t, "docs/cli.md", "lock  ").text()), labels(output("inspect", "--kind", "permits", "job")))
-	for _, p := range []*process{held, second} {
-		require.NoError(t, p.stdin.Close())
-		assert.Equal(t, 0, p.wait())
+	for _, p := range []*commandtest.Process{held, second} {
+		require.NoError(t, p.Stdin.Close())
+		assert.Equal(t, 0, p.Wait())
 	}
-	assert.Equal(t, 0, waiting.wait())
+	assert.Equal(t, 0, waiting.Wait())
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -25,40 +28,40 @@ func TestPrefix(t *testing.T) {
 		for source, set := range map[string]func(env []string) ([]string, []string){
 			"flag": func(env []string) ([]string, []string) { return env, []string{"--prefix", "x:"} },
 			"environment": func(env []string) ([]string, []string) {
-				return append(env, prefixVariable+"=x:"), nil
+				return append(env, connect.PrefixVariable+"=x:"), nil
 			},
 		} {
 			t.Run(format+", "+source, func(t *testing.T) {
 				t.Parallel()
-				server, bare := onServer(t, redistest.Config{})
+				server, bare := commandtest.OnServer(t, redistest.Config{})
 				client := server.Client(t)
 				env, flags := set(append([]string(nil), bare...))
 				flags = append(flags, "--format", format)
 				with := func(command string, args ...string) []string {
 					return append(append([]string{command}, flags...), args...)
 				}
-				holder := start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
-				assert.Equal(t, "job", holder.line())
+				holder := commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_NAME; cat"), flags...)...)
+				assert.Equal(t, "job", holder.Line())
 				assert.EqualValues(t, 1, client.Exists(t.Context(), "x:job").Val(), "%v", client.Keys(t.Context(), "*").Val())
 				assert.Zero(t, client.Exists(t.Context(), "job").Val())
 
-				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls")...)))
-				assert.Equal(t, "job\n", firstColumn(ask(t, env, exitOK, with("ls", "j*")...)))
-				assert.Empty(t, firstColumn(ask(t, env, exitOK, with("ls", "x:*")...)))
-				assert.Equal(t, "x:job\n", firstColumn(ask(t, bare, exitOK, "ls", "--format", format)))
-				assert.Contains(t, ask(t, env, exitOK, with("inspect", "job")...), "mutex")
-				ask(t, bare, exitNotHeld, "inspect", "--format", format, "job")
-				ask(t, env, exitNotHeld, "inspect", "--format", format, "--prefix", "", "job")
+				assert.Equal(t, "job\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, with("ls")...)))
+				assert.Equal(t, "job\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, with("ls", "j*")...)))
+				assert.Empty(t, commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, with("ls", "x:*")...)))
+				assert.Equal(t, "x:job\n", commandtest.FirstColumn(commandtest.Ask(t, bare, exit.OK, "ls", "--format", format)))
+				assert.Contains(t, commandtest.Ask(t, env, exit.OK, with("inspect", "job")...), "mutex")
+				commandtest.Ask(t, bare, exit.NotHeld, "inspect", "--format", format, "job")
+				commandtest.Ask(t, env, exit.NotHeld, "inspect", "--format", format, "--prefix", "", "job")
 
-				ask(t, bare, exitNotHeld, "unlock", "--force", "--format", format, "job")
-				assert.Contains(t, ask(t, env, exitOK, with("unlock", "--force", "job")...), "job: taken from")
-				require.NoError(t, holder.stdin.Close())
-				assert.Equal(t, exitLost, holder.wait())
+				commandtest.Ask(t, bare, exit.NotHeld, "unlock", "--force", "--format", format, "job")
+				assert.Contains(t, commandtest.Ask(t, env, exit.OK, with("unlock", "--force", "job")...), "job: taken from")
+				require.NoError(t, holder.Stdin.Close())
+				assert.Equal(t, exit.Lost, holder.Wait())
 
 				require.NoError(t, client.HSet(t.Context(), "x:job", "user", "ada").Err())
-				p := call(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
-				assert.Equal(t, exitUnavailable, p.wait(), "the key of the name is no lock")
-				p.requireOneLine("a hash, not a lock")
+				p := commandtest.Call(t, env, run("job", sh("echo ran"), append(flags, "-n", "-E", "0")...)...)
+				assert.Equal(t, exit.Unavailable, p.Wait(), "the key of the name is no lock")
+				p.RequireOneLine("a hash, not a lock")
 			})
 		}
 	}
@@ -70,26 +73,26 @@ func TestPubSubMode(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	env := []string{redisURLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	env := []string{connect.URLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
 	for mode, want := range map[string][2]int64{"auto": {0, 1}, "on": {0, 1}, "off": {1, 0}, "both": {1, 1}} {
 		node := cluster.Owner(t, mode).Client(t)
 		require.NoError(t, node.HSet(t.Context(), mode, java+":1", 1).Err())
 		require.NoError(t, node.PExpire(t.Context(), mode, time.Hour).Err())
 		waiting := make(chan error, 1)
-		var stored storeFlags
+		var stored connect.StoreFlags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		stored.register(flags)
+		stored.Register(flags)
 		require.NoError(t, flags.Parse([]string{"--pubsub", mode}))
-		config, err := stored.config(nil)
+		config, err := stored.Config(nil)
 		require.NoError(t, err)
 		waiter, _ := newLocker(t, cluster.Client(t), config, lock.Config{})
 		go func() { waiting <- waiter.Mutex(mode).Do(t.Context(), func(context.Context) error { return nil }) }()
 		channel := "redisson_lock__channel:{" + mode + "}"
-		eventually(t, "subscribed as "+mode, func() bool {
+		commandtest.Eventually(t, "subscribed as "+mode, func() bool {
 			plain := node.PubSubNumSub(t.Context(), channel).Val()[channel]
 			return [2]int64{plain, node.PubSubShardNumSub(t.Context(), channel).Val()[channel]} == want
 		})
-		assert.Contains(t, ask(t, env, exitOK, "unlock", "--force", "--pubsub", mode, mode), "taken from")
+		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "unlock", "--force", "--pubsub", mode, mode), "taken from")
 		require.NoError(t, <-waiting, mode)
 	}
 }
@@ -97,15 +100,15 @@ func TestPubSubMode(t *testing.T) {
 func TestStoreFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{run("job", sh("echo ran")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
-		p := call(t, nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
-		assert.Equal(t, exitUsage, p.wait())
-		p.requireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
+		p := commandtest.Call(t, commandtest.Nowhere, append([]string{args[0], "--pubsub", "loud"}, args[1:]...)...)
+		assert.Equal(t, exit.Usage, p.Wait())
+		p.RequireOneLine(`--pubsub "loud": accepted are auto, on, off and both`)
 		if args[0] == "ls" {
 			continue // it takes no name
 		}
-		p = call(t, nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
-		assert.Equal(t, exitUsage, p.wait())
-		p.requireOneLine("with the prefix a{b")
+		p = commandtest.Call(t, commandtest.Nowhere, append([]string{args[0], "--prefix", "a{b"}, args[1:]...)...)
+		assert.Equal(t, exit.Usage, p.Wait())
+		p.RequireOneLine("with the prefix a{b")
 	}
 }
 
@@ -113,9 +116,9 @@ func TestStoreFlagsAreRefused(t *testing.T) {
 func TestVariables(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	commands(t, server.Client(t), "HSET x:job "+java+":1 1")
-	t.Setenv(redisURLVariable, "\n"+server.URL()+"\n")
-	t.Setenv(prefixVariable, "x:")
-	t.Setenv(pubSubVariable, "both")
+	t.Setenv(connect.URLVariable, "\n"+server.URL()+"\n")
+	t.Setenv(connect.PrefixVariable, "x:")
+	t.Setenv(connect.PubSubVariable, "both")
 	for _, test := range []struct {
 		args     []string
 		contains string
@@ -129,21 +132,21 @@ func TestVariables(t *testing.T) {
 		{[]string{"queue", "put", "mails", "x"}, ": put"},
 		{[]string{"acl", "orders:*"}, " ~x:orders:* "},
 	} {
-		p := call(t, nil, test.args...)
-		assert.Contains(t, p.stdout.String(), test.contains, test.args)
+		p := commandtest.Call(t, nil, test.args...)
+		assert.Contains(t, p.Stdout.String(), test.contains, test.args)
 	}
-	t.Setenv(redisURLVariable, "redis://a redis://b")
+	t.Setenv(connect.URLVariable, "redis://a redis://b")
 	for _, args := range [][]string{
 		run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}, {"watch"}, {"doctor"}, {"queue", "stats", "a"}, {"bench", "lock"},
 	} {
-		p := call(t, nil, args...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		p.requireOneLine("2 servers")
+		p := commandtest.Call(t, nil, args...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine("2 servers")
 	}
-	t.Setenv(pubSubVariable, "loud")
+	t.Setenv(connect.PubSubVariable, "loud")
 	for _, args := range [][]string{run("job", sh("true")), {"ls"}, {"inspect", "a"}, {"unlock", "--force", "a"}} {
-		p := call(t, nil, args...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		p.requireOneLine(pubSubVariable + ` "loud": accepted are auto, on, off and both`)
+		p := commandtest.Call(t, nil, args...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine(connect.PubSubVariable + ` "loud": accepted are auto, on, off and both`)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 // processCommands are the commands that start, signal and freeze processes. On a system
@@ -21,7 +23,7 @@ Exit codes:
   69  always`,
 			DisableFlagParsing: true,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return exitf(exitUnavailable, "%s needs process groups and signals, which %s does not have", cmd.CommandPath(), runtime.GOOS)
+				return exit.Errorf(exit.Unavailable, "%s needs process groups and signals, which %s does not have", cmd.CommandPath(), runtime.GOOS)
 			},
 		}
 	}

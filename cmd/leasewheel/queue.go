@@ -13,6 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
@@ -20,7 +23,7 @@ const queueLong = `Queue looks into delay queues, and changes them. NAME is the 
 gives to delayqueue.New. A queue need not exist: one without messages is empty.
 
 All times are by the server's clock. Payloads and errors were chosen by others: what a
-terminal might act upon is escaped, and only the first bytes of a payload are printed.` + printedCodes
+terminal might act upon is escaped, and only the first bytes of a payload are printed.` + exit.PrintedCodes
 
 func newQueueCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -31,7 +34,7 @@ func newQueueCommand() *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return usageError(cmd, fmt.Errorf("unknown command %q for queue; it has stats, ls, dead, put, revive and cancel", args[0]))
+			return exit.UsageError(cmd, fmt.Errorf("unknown command %q for queue; it has stats, ls, dead, put, revive and cancel", args[0]))
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -51,10 +54,10 @@ func newQueueCommand() *cobra.Command {
 
 // queueAccess is the access of one command to a queue.
 type queueAccess struct {
-	flags  serverFlags
-	stored storeFlags
+	flags  connect.Flags
+	stored connect.StoreFlags
 	json   bool
-	server *server
+	server *connect.Server
 	queue  *delayqueue.Queue
 }
 
@@ -62,25 +65,25 @@ func (a *queueAccess) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&a.json, "json", false, jsonUsage)
-	a.flags.register(flags)
-	a.stored.registerPubSub(flags)
+	a.flags.Register(flags)
+	a.stored.RegisterPubSub(flags)
 }
 
 // open connects to the queue. It sends no request yet.
 func (a *queueAccess) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
-	config, err := a.stored.config(slog.New(slog.DiscardHandler))
+	config, err := a.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	config.Prefix = "" // that of locks
-	a.server, err = a.flags.open(os.Getenv(redisURLVariable), config)
+	a.server, err = a.flags.Open(os.Getenv(connect.URLVariable), config)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	a.queue, err = delayqueue.New(a.server.store, name, c)
+	a.queue, err = delayqueue.New(a.server.Store, name, c)
 	if err != nil {
 		a.close()
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	return nil
 }
@@ -89,7 +92,7 @@ func (a *queueAccess) close() {
 	if a.queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = a.queue.Close(ctx)
+		_ = a.queue.Shutdown(ctx)
 	}
 	_ = a.server.Close()
 }
@@ -97,15 +100,15 @@ func (a *queueAccess) close() {
 // failed returns the error and the exit code for a request that failed.
 func (a *queueAccess) failed(cmd *cobra.Command, err error) error {
 	if errors.Is(err, delayqueue.ErrInvalid) {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
-	return unavailable(cmd.Context(), a.server, err)
+	return connect.Unavailable(cmd.Context(), a.server, err)
 }
 
 // queueName returns the NAME of a command that takes nothing else.
 func queueName(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) != 1 {
-		return "", usageError(cmd, fmt.Errorf("%s takes the NAME of one queue", cmd.CommandPath()))
+		return "", exit.UsageError(cmd, fmt.Errorf("%s takes the NAME of one queue", cmd.CommandPath()))
 	}
 	return args[0], nil
 }
@@ -127,8 +130,8 @@ type messageReport struct {
 
 func messageReportOf(info *delayqueue.Info) messageReport {
 	r := messageReport{
-		ID: shortened(info.ID), State: info.State.String(), Put: instantOf(info.Put), Due: instantOf(info.Due),
-		Until: instantOf(info.Until), Died: instantOf(info.Died), Attempts: info.Attempt, Error: info.LastError, Size: info.Size,
+		ID: shortened(info.ID), State: info.State.String(), Put: output.Instant(info.Put), Due: output.Instant(info.Due),
+		Until: output.Instant(info.Until), Died: output.Instant(info.Died), Attempts: info.Attempt, Error: info.LastError, Size: info.Size,
 	}
 	if text, ok := payloadText(info); ok {
 		r.Payload = &text
@@ -168,7 +171,7 @@ func payloadCell(info *delayqueue.Info) string {
 	text, _ := payloadText(info)
 	cell := quotedCell(text)
 	if more := info.Size - len(text); more > 0 {
-		cell += "… +" + grouped(int64(more))
+		cell += "… +" + output.Grouped(int64(more))
 	}
 	return cell
 }
@@ -178,7 +181,7 @@ func quotedCell(text string) string {
 	if strings.Contains(text, "  ") || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
 		return strconv.Quote(text)
 	}
-	return quoted(text)
+	return output.Quoted(text)
 }
 
 // secondOf returns an instant for a table, "-" if it is unknown.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
@@ -67,12 +69,12 @@ var outcomeTexts = map[string]string{
 func (a *queueAccess) report(cmd *cobra.Command, id, outcome string) error {
 	var err error
 	if a.json {
-		err = writeEscaped(cmd.OutOrStdout(), changeReport{shortened(id), outcome}, "")
+		err = output.WriteEscaped(cmd.OutOrStdout(), changeReport{shortened(id), outcome}, "")
 	} else {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", quoted(shortened(id)), outcomeTexts[outcome])
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", output.Quoted(shortened(id)), outcomeTexts[outcome])
 	}
 	if err != nil {
-		return exitf(exitUnavailable, "writing what was done: %w", err)
+		return exit.Errorf(exit.Unavailable, "writing what was done: %w", err)
 	}
 	return nil
 }
@@ -102,11 +104,11 @@ func newQueueReviveCommand() *cobra.Command {
 func (r *queueReviveCommand) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usageError(cmd, errors.New("the NAME of a queue is missing"))
+		return exit.UsageError(cmd, errors.New("the NAME of a queue is missing"))
 	case r.all && len(args) > 1:
-		return usageError(cmd, errors.New("IDs and --all exclude each other"))
+		return exit.UsageError(cmd, errors.New("IDs and --all exclude each other"))
 	case !r.all && len(args) == 1:
-		return usageError(cmd, errors.New("ID is missing; --all revives all dead letters"))
+		return exit.UsageError(cmd, errors.New("ID is missing; --all revives all dead letters"))
 	}
 	if err := r.open(cmd, args[0], delayqueue.Config{}); err != nil {
 		return err
@@ -144,7 +146,7 @@ func (r *queueReviveCommand) reviveAll(cmd *cobra.Command) error {
 		}
 		n, err := r.queue.Revive(cmd.Context(), letter.ID)
 		if err != nil {
-			return r.failed(cmd, fmt.Errorf("message %s: %w", quoted(shortened(letter.ID)), err))
+			return r.failed(cmd, fmt.Errorf("message %s: %w", output.Quoted(shortened(letter.ID)), err))
 		}
 		if n == 0 {
 			continue // revived or dropped by another client
@@ -161,7 +163,7 @@ func (r *queueReviveCommand) reviveAll(cmd *cobra.Command) error {
 func (a *queueAccess) each(cmd *cobra.Command, ids []string, change func(id string) (outcome string, done bool, err error)) error {
 	for _, id := range ids {
 		if err := delayqueue.ValidateID(id); err != nil {
-			return usageError(cmd, err)
+			return exit.UsageError(cmd, err)
 		}
 	}
 	var undone error
@@ -174,7 +176,7 @@ func (a *queueAccess) each(cmd *cobra.Command, ids []string, change func(id stri
 			return err
 		}
 		if !done {
-			undone = cmp.Or(undone, error(&exitError{code: exitNotDone})) // reported already
+			undone = cmp.Or(undone, error(&exit.Error{Code: exit.NotDone})) // reported already
 		}
 	}
 	return undone
@@ -200,7 +202,7 @@ func newQueueCancelCommand() *cobra.Command {
 
 func (c *queueCancelCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) < 2 {
-		return usageError(cmd, errors.New("cancel takes the NAME of a queue and the IDs of messages"))
+		return exit.UsageError(cmd, errors.New("cancel takes the NAME of a queue and the IDs of messages"))
 	}
 	if err := c.open(cmd, args[0], delayqueue.Config{}); err != nil {
 		return err

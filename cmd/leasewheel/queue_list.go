@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
@@ -130,7 +132,7 @@ func (l *queueListCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	options, err := l.options()
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	if err := l.open(cmd, name, delayqueue.Config{}); err != nil {
 		return err
@@ -142,7 +144,7 @@ func (l *queueListCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	failure, err := l.list(cmd, options, out)
 	if err = cmp.Or(err, out.flush()); err != nil {
-		return exitf(exitUnavailable, "writing the list: %w", err)
+		return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
 	}
 	return failure
 }
@@ -179,7 +181,7 @@ type messageWriter interface {
 type messageLines struct{ *bufio.Writer }
 
 func (l *messageLines) write(info *delayqueue.Info) error {
-	return writeEscaped(l.Writer, messageReportOf(info), "")
+	return output.WriteEscaped(l.Writer, messageReportOf(info), "")
 }
 
 func (l *messageLines) more()        {}

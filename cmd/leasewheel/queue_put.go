@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
@@ -37,7 +39,7 @@ const maxPayload = 64 << 20
 type queuePutCommand struct {
 	queueAccess
 	id    string
-	delay durationFlag
+	delay duration.Flag
 	due   string
 	file  string
 }
@@ -77,7 +79,7 @@ func (p *queuePutCommand) run(cmd *cobra.Command, args []string) error {
 		if err := p.report(cmd, id, outcomeDuplicate); err != nil {
 			return err
 		}
-		return &exitError{code: exitNotDone}
+		return &exit.Error{Code: exit.NotDone}
 	case err != nil:
 		return p.failed(cmd, err)
 	}
@@ -88,18 +90,18 @@ func (p *queuePutCommand) run(cmd *cobra.Command, args []string) error {
 func (p *queuePutCommand) message(cmd *cobra.Command, args []string) (m delayqueue.Message, err error) {
 	switch {
 	case len(args) == 0:
-		return m, usageError(cmd, errors.New("the NAME of a queue is missing"))
+		return m, exit.UsageError(cmd, errors.New("the NAME of a queue is missing"))
 	case len(args) > 2:
-		return m, usageError(cmd, fmt.Errorf("put takes one PAYLOAD, got %d; quote it", len(args)-1))
+		return m, exit.UsageError(cmd, fmt.Errorf("put takes one PAYLOAD, got %d; quote it", len(args)-1))
 	case len(args) == 2 && p.file != "":
-		return m, usageError(cmd, errors.New("PAYLOAD and --payload-file exclude each other"))
+		return m, exit.UsageError(cmd, errors.New("PAYLOAD and --payload-file exclude each other"))
 	case cmd.Flags().Changed("id") && p.id == "":
-		return m, usageError(cmd, errors.New("--id is empty; without --id the message has a random one"))
+		return m, exit.UsageError(cmd, errors.New("--id is empty; without --id the message has a random one"))
 	}
 	m.ID, m.Delay = p.id, time.Duration(p.delay)
 	if p.due != "" {
 		if m.Due, err = time.Parse(time.RFC3339, p.due); err != nil {
-			return m, usageError(cmd, fmt.Errorf("--due %q: accepted are times like 2026-12-24T18:00:00Z", p.due))
+			return m, exit.UsageError(cmd, fmt.Errorf("--due %q: accepted are times like 2026-12-24T18:00:00Z", p.due))
 		}
 	}
 	if len(args) == 2 {
@@ -107,7 +109,7 @@ func (p *queuePutCommand) message(cmd *cobra.Command, args []string) (m delayque
 	}
 	if p.file != "" {
 		if m.Payload, err = readPayload(cmd.InOrStdin(), p.file); err != nil {
-			return m, usageError(cmd, fmt.Errorf("--payload-file: %w", err))
+			return m, exit.UsageError(cmd, fmt.Errorf("--payload-file: %w", err))
 		}
 	}
 	return m, nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 )
 
@@ -59,7 +61,7 @@ func (s *queueStatsCommand) run(cmd *cobra.Command, args []string) error {
 		write = writeQueueStatsJSON
 	}
 	if err := write(cmd.OutOrStdout(), name, &stats); err != nil {
-		return exitf(exitUnavailable, "writing the counts: %w", err)
+		return exit.Errorf(exit.Unavailable, "writing the counts: %w", err)
 	}
 	return nil
 }
@@ -67,15 +69,15 @@ func (s *queueStatsCommand) run(cmd *cobra.Command, args []string) error {
 func writeQueueStats(w io.Writer, name string, s *delayqueue.Stats) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fact := func(what, value string) { fmt.Fprintf(table, "%s\t%s\n", what, value) }
-	fact("queue", quoted(name))
-	backlog := grouped(s.Ready)
+	fact("queue", output.Quoted(name))
+	backlog := output.Grouped(s.Ready)
 	if s.Ready > 0 {
-		backlog += fmt.Sprintf(", for %v", round3(s.Age))
+		backlog += fmt.Sprintf(", for %v", output.Round(s.Age))
 	}
 	fact("ready", backlog)
-	fact("delayed", grouped(s.Delayed))
-	fact("leased", grouped(s.Leased))
-	dead := grouped(s.Dead)
+	fact("delayed", output.Grouped(s.Delayed))
+	fact("leased", output.Grouped(s.Leased))
+	dead := output.Grouped(s.Dead)
 	if s.Dead > 0 {
 		dead += ", since " + secondOf(s.OldestDeath)
 	}
@@ -99,8 +101,8 @@ type queueStatsReport struct {
 }
 
 func writeQueueStatsJSON(w io.Writer, name string, s *delayqueue.Stats) error {
-	return writeEscaped(w, queueStatsReport{
+	return output.WriteEscaped(w, queueStatsReport{
 		Queue: name, Ready: s.Ready, Delayed: s.Delayed, Leased: s.Leased, Dead: s.Dead,
-		Age: s.Age, NextDue: instantOf(s.NextDue), OldestDeath: instantOf(s.OldestDeath),
+		Age: s.Age, NextDue: output.Instant(s.NextDue), OldestDeath: output.Instant(s.OldestDeath),
 	}, "  ")
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -31,7 +34,7 @@ func openMails(t *testing.T, client redis.UniversalClient) *delayqueue.Queue {
 	q, err := delayqueue.New(store, "mails", delayqueue.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, q.Close(context.Background()))
+		assert.NoError(t, q.Shutdown(context.Background()))
 		assert.NoError(t, store.Close())
 	})
 	return q
@@ -77,13 +80,13 @@ func fillMails(t *testing.T, q *delayqueue.Queue) {
 // requireSchema checks each line of a report against its description in docs/.
 func requireSchema(t *testing.T, report, text string) {
 	t.Helper()
-	s := readSchema(t, report)
+	s := commandtest.ReadSchema(t, report)
 	decoder := json.NewDecoder(strings.NewReader(text))
 	for decoder.More() {
 		var document any
 		require.NoError(t, decoder.Decode(&document))
-		require.Empty(t, s.faults("", document), text)
-		require.Empty(t, s.unnamed("", document), text)
+		require.Empty(t, s.Faults("", document), text)
+		require.Empty(t, s.Unnamed("", document), text)
 	}
 }
 
@@ -95,9 +98,9 @@ func anyInstant(text string) string {
 // The lists show each message, safely for a terminal, with the first bytes of its payload.
 func TestQueueLists(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	assert.Empty(t, ask(t, env, exitOK, "queue", "ls", "mails"))
-	assert.Empty(t, ask(t, env, exitOK, "queue", "dead", "--json", "mails"))
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "queue", "ls", "mails"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "queue", "dead", "--json", "mails"))
 	q := openMails(t, server.Client(t))
 	fillMails(t, q)
 
@@ -108,26 +111,26 @@ later   delayed  due YYYY-MM-DDThh:mm:ssZ    0         üüüüüüüüüüüü�
 leased  leased   until YYYY-MM-DDThh:mm:ssZ  1         -
 dead1   dead     died YYYY-MM-DDThh:mm:ssZ   1         x
 dead2   dead     died YYYY-MM-DDThh:mm:ssZ   1         x
-`, anyInstant(ask(t, env, exitOK, "queue", "ls", "mails")))
+`, anyInstant(commandtest.Ask(t, env, exit.OK, "queue", "ls", "mails")))
 	assert.Equal(t, `ID     DIED                  ATTEMPTS  ERROR                     PAYLOAD
 dead1  YYYY-MM-DDThh:mm:ssZ  1         "no such address\x1b[2J"  x
 dead2  YYYY-MM-DDThh:mm:ssZ  1         "no such address\x1b[2J"  x
-`, anyInstant(ask(t, env, exitOK, "queue", "dead", "mails")))
-	assert.Equal(t, "ID\nsoon\nlater\nand\n", firstColumn(ask(t, env, exitOK, "queue", "ls", "--state", "delayed,leased", "--limit", "2", "mails")))
+`, anyInstant(commandtest.Ask(t, env, exit.OK, "queue", "dead", "mails")))
+	assert.Equal(t, "ID\nsoon\nlater\nand\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "queue", "ls", "--state", "delayed,leased", "--limit", "2", "mails")))
 
-	lines := ask(t, env, exitOK, "queue", "ls", "--json", "--limit", "0", "--payload", "7", "mails")
+	lines := commandtest.Ask(t, env, exit.OK, "queue", "ls", "--json", "--limit", "0", "--payload", "7", "mails")
 	requireSchema(t, "queue-message", lines)
 	assert.Equal(t, 6, strings.Count(lines, "\n"))
 	assert.Contains(t, lines, `"payload_bytes":100,"payload":"üüü"}`, "no half of a character")
 	assert.Contains(t, lines, `"payload":"\u001b]0;evi"}`)
 	assert.Contains(t, lines, `"error":"no such address\u001b[2J"`)
-	whole := ask(t, env, exitOK, "queue", "ls", "--json", "--state", "delayed", "mails")
+	whole := commandtest.Ask(t, env, exit.OK, "queue", "ls", "--json", "--state", "delayed", "mails")
 	requireSchema(t, "queue-message", whole)
 	assert.Contains(t, whole, `"payload_base64":"G10wO2V2aWwH4oCu/w=="}`)
 	assert.NotContains(t, lines+whole, "\x1b")
-	none := ask(t, env, exitOK, "queue", "ls", "--json", "--payload", "0", "--state", "ready", "mails")
+	none := commandtest.Ask(t, env, exit.OK, "queue", "ls", "--json", "--payload", "0", "--state", "ready", "mails")
 	assert.Contains(t, none, `"payload_bytes":5,"payload":""}`)
-	letters := ask(t, env, exitOK, "queue", "dead", "--json", "mails")
+	letters := commandtest.Ask(t, env, exit.OK, "queue", "dead", "--json", "mails")
 	requireSchema(t, "queue-message", letters)
 	assert.Equal(t, 2, strings.Count(letters, `"state":"dead"`))
 }
@@ -136,7 +139,7 @@ dead2  YYYY-MM-DDThh:mm:ssZ  1         "no such address\x1b[2J"  x
 // as quoted.
 func TestQueueListsShowTextAsItIs(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	q := openMails(t, server.Client(t))
 	for payload, shown := range map[string]string{
 		`{"to": "ada", "path": "C:\\x"}`: `{"to": "ada", "path": "C:\\x"}`,
@@ -147,7 +150,7 @@ func TestQueueListsShowTextAsItIs(t *testing.T) {
 	} {
 		_, err := q.Put(t.Context(), delayqueue.Message{ID: "m", Payload: []byte(payload)})
 		require.NoError(t, err)
-		line, _ := strings.CutPrefix(ask(t, env, exitOK, "queue", "ls", "mails"), "ID  STATE  TIME                      ATTEMPTS  PAYLOAD\n")
+		line, _ := strings.CutPrefix(commandtest.Ask(t, env, exit.OK, "queue", "ls", "mails"), "ID  STATE  TIME                      ATTEMPTS  PAYLOAD\n")
 		assert.True(t, strings.HasSuffix(line, "  "+shown+"\n"), "%q", line)
 		require.NoError(t, q.Cancel(t.Context(), "m"))
 	}
@@ -157,7 +160,7 @@ func TestQueueListsShowTextAsItIs(t *testing.T) {
 // listed.
 func TestQueueListOfMany(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	q := openMails(t, client)
 	var messages []delayqueue.Message
@@ -167,17 +170,17 @@ func TestQueueListOfMany(t *testing.T) {
 	messages[7].Payload = make([]byte, 1<<20)
 	_, err := q.PutAll(t.Context(), messages)
 	require.NoError(t, err)
-	rows := askLines(t, env, "queue", "ls", "--limit", "0", "mails")
+	rows := commandtest.AskLines(t, env, "queue", "ls", "--limit", "0", "mails")
 	assert.Len(t, rows, 2500+3, "with three headings")
 	assert.Less(t, len(strings.Join(rows, "")), 500_000)
-	assert.Len(t, askLines(t, env, "queue", "ls", "--json", "--limit", "0", "mails"), 2500)
-	assert.Equal(t, 102, strings.Count(ask(t, env, exitOK, "queue", "ls", "mails"), "\n"))
+	assert.Len(t, commandtest.AskLines(t, env, "queue", "ls", "--json", "--limit", "0", "mails"), 2500)
+	assert.Equal(t, 102, strings.Count(commandtest.Ask(t, env, exit.OK, "queue", "ls", "mails"), "\n"))
 }
 
 func TestQueueStats(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	assert.Equal(t, "queue    mails\nready    0\ndelayed  0\nleased   0\ndead     0\n", ask(t, env, exitOK, "queue", "stats", "mails"))
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	assert.Equal(t, "queue    mails\nready    0\ndelayed  0\nleased   0\ndead     0\n", commandtest.Ask(t, env, exit.OK, "queue", "stats", "mails"))
 	fillMails(t, openMails(t, server.Client(t)))
 	assert.Regexp(t, `^queue      mails
 ready      1, for \S+
@@ -185,38 +188,38 @@ delayed    2
 leased     1
 dead       2, since 20\S+Z
 first due  20\S+Z
-$`, ask(t, env, exitOK, "queue", "stats", "mails"))
-	text := ask(t, env, exitOK, "queue", "stats", "--json", "mails")
+$`, commandtest.Ask(t, env, exit.OK, "queue", "stats", "mails"))
+	text := commandtest.Ask(t, env, exit.OK, "queue", "stats", "--json", "mails")
 	requireSchema(t, "queue-stats", text)
 	var report queueStatsReport
 	require.NoError(t, json.Unmarshal([]byte(text), &report))
 	assert.Equal(t, [4]int64{1, 2, 1, 2}, [4]int64{report.Ready, report.Delayed, report.Leased, report.Dead})
-	requireSchema(t, "queue-stats", ask(t, env, exitOK, "queue", "stats", "--json", "other"))
+	requireSchema(t, "queue-stats", commandtest.Ask(t, env, exit.OK, "queue", "stats", "--json", "other"))
 }
 
 // Revive and cancel print what became of each id, and have an exit code for ids that they
 // could not change.
 func TestQueueChanges(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	q := openMails(t, server.Client(t))
 	fillMails(t, q)
-	assert.Equal(t, "dead1: revived\nready: no dead letter has this id\n", ask(t, env, exitNotDone, "queue", "revive", "mails", "dead1", "ready"))
-	assert.Equal(t, "dead2: revived\n", ask(t, env, exitOK, "queue", "revive", "--all", "mails"))
-	assert.Empty(t, ask(t, env, exitOK, "queue", "revive", "--all", "mails"))
+	assert.Equal(t, "dead1: revived\nready: no dead letter has this id\n", commandtest.Ask(t, env, exit.NotDone, "queue", "revive", "mails", "dead1", "ready"))
+	assert.Equal(t, "dead2: revived\n", commandtest.Ask(t, env, exit.OK, "queue", "revive", "--all", "mails"))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "queue", "revive", "--all", "mails"))
 	assert.Equal(t, "dead1: dropped\nleased: a worker has it; it was left alone\nnothing: no message has this id\ndead2: dropped\n",
-		ask(t, env, exitNotDone, "queue", "cancel", "mails", "dead1", "leased", "nothing", "dead2"))
-	text := ask(t, env, exitNotDone, "queue", "cancel", "--json", "mails", "soon", "later", "leased", "nothing")
+		commandtest.Ask(t, env, exit.NotDone, "queue", "cancel", "mails", "dead1", "leased", "nothing", "dead2"))
+	text := commandtest.Ask(t, env, exit.NotDone, "queue", "cancel", "--json", "mails", "soon", "later", "leased", "nothing")
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		want := [][2]string{{"soon", "cancelled"}, {"later", "cancelled"}, {"leased", "leased"}, {"nothing", "not found"}}[i]
 		assert.JSONEq(t, fmt.Sprintf(`{"id":%q,"outcome":%q}`, want[0], want[1]), line)
 	}
 	requireSchema(t, "queue-change", text)
-	requireSchema(t, "queue-change", ask(t, env, exitNotDone, "queue", "revive", "--json", "mails", "ready"))
+	requireSchema(t, "queue-change", commandtest.Ask(t, env, exit.NotDone, "queue", "revive", "--json", "mails", "ready"))
 
-	p := call(t, env, "queue", "cancel", "mails", "ready", "a\nb")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("control character")
+	p := commandtest.Call(t, env, "queue", "cancel", "mails", "ready", "a\nb")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("control character")
 	_, err := q.Get(t.Context(), "ready")
 	require.NoError(t, err, "nothing was done")
 }
@@ -225,7 +228,7 @@ func TestQueueChanges(t *testing.T) {
 // library gets it.
 func TestQueuePut(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	q := openMails(t, server.Client(t))
 	payload := func(id string) string {
 		t.Helper()
@@ -233,34 +236,34 @@ func TestQueuePut(t *testing.T) {
 		require.NoError(t, err)
 		return string(info.Payload)
 	}
-	id, _, found := strings.Cut(ask(t, env, exitOK, "queue", "put", "mails", "hello"), ": put\n")
+	id, _, found := strings.Cut(commandtest.Ask(t, env, exit.OK, "queue", "put", "mails", "hello"), ": put\n")
 	require.True(t, found)
 	assert.Equal(t, "hello", payload(id))
 	file := filepath.Join(t.TempDir(), "payload")
 	require.NoError(t, os.WriteFile(file, []byte("from a \x00 file"), 0o600))
-	assert.Equal(t, "a: put\n", ask(t, env, exitOK, "queue", "put", "--id", "a", "--payload-file", file, "--delay", "1d12h", "mails"))
+	assert.Equal(t, "a: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "a", "--payload-file", file, "--delay", "1d12h", "mails"))
 	assert.Equal(t, "from a \x00 file", payload("a"))
 	info, err := q.Get(t.Context(), "a")
 	require.NoError(t, err)
 	assert.Equal(t, 36*time.Hour, info.Due.Sub(info.Put).Truncate(time.Second))
-	assert.Equal(t, "a: the queue has a message of this id already\n", ask(t, env, exitNotDone, "queue", "put", "--id", "a", "mails", "x"))
+	assert.Equal(t, "a: the queue has a message of this id already\n", commandtest.Ask(t, env, exit.NotDone, "queue", "put", "--id", "a", "mails", "x"))
 
 	due := time.Now().Add(48 * time.Hour).Truncate(time.Second)
-	p := callWith(t, env, "from a pipe", "queue", "put", "--json", "--id", "b", "--payload-file", "-", "--due", due.In(time.FixedZone("", 3600)).Format(time.RFC3339), "mails")
-	require.Equal(t, exitOK, p.wait(), p.stderr)
-	assert.JSONEq(t, `{"id":"b","outcome":"put"}`, p.stdout.String())
+	p := commandtest.CallWith(t, env, "from a pipe", "queue", "put", "--json", "--id", "b", "--payload-file", "-", "--due", due.In(time.FixedZone("", 3600)).Format(time.RFC3339), "mails")
+	require.Equal(t, exit.OK, p.Wait(), p.Stderr)
+	assert.JSONEq(t, `{"id":"b","outcome":"put"}`, p.Stdout.String())
 	assert.Equal(t, "from a pipe", payload("b"))
 	info, err = q.Get(t.Context(), "b")
 	require.NoError(t, err)
 	assert.True(t, info.Due.Equal(due), info.Due)
-	requireSchema(t, "queue-change", p.stdout.String())
-	requireSchema(t, "queue-change", ask(t, env, exitNotDone, "queue", "put", "--json", "--id", "b", "mails"))
+	requireSchema(t, "queue-change", p.Stdout.String())
+	requireSchema(t, "queue-change", commandtest.Ask(t, env, exit.NotDone, "queue", "put", "--json", "--id", "b", "mails"))
 }
 
 // Ids and records that other clients wrote are shown safely, and stop no command.
 func TestQueueOfHostileClients(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	ctx := t.Context()
 	for _, id := range []string{"evil\x1b[31m\u202e\nname", strings.Repeat("x", 100_000), "\xff\xfe", "in  two"} {
@@ -269,7 +272,7 @@ func TestQueueOfHostileClients(t *testing.T) {
 		require.NoError(t, client.HSet(ctx, "leasewheel_queue_payload:{mails}", id, strings.Repeat("\x1b", 1000)).Err())
 	}
 	for _, args := range [][]string{{"ls", "mails"}, {"dead", "mails"}, {"ls", "--json", "mails"}, {"revive", "--all", "mails"}, {"stats", "mails"}} {
-		text := ask(t, env, exitOK, append([]string{"queue"}, args...)...)
+		text := commandtest.Ask(t, env, exit.OK, append([]string{"queue"}, args...)...)
 		assert.NotContains(t, text, "\x1b")
 		assert.NotContains(t, text, "\u202e")
 		assert.NotContains(t, text, "\a")
@@ -281,9 +284,9 @@ func TestQueueOfHostileClients(t *testing.T) {
 	require.NoError(t, client.Del(ctx, "leasewheel_queue_dead:{mails}").Err())
 	require.NoError(t, client.Set(ctx, "leasewheel_queue_dead:{mails}", "x", 0).Err())
 	for _, command := range []string{"ls", "dead", "stats"} {
-		p := call(t, env, "queue", command, "mails")
-		assert.Equal(t, exitUnavailable, p.wait())
-		p.requireOneLine("WRONGTYPE")
+		p := commandtest.Call(t, env, "queue", command, "mails")
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine("WRONGTYPE")
 	}
 }
 
@@ -311,22 +314,22 @@ func TestQueueTrouble(t *testing.T) {
 		"accepted are 0":              {"put", "--delay", "999999h", "a", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
-			p := call(t, nowhere, append([]string{"queue"}, args...)...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine(says)
-			assert.Empty(t, p.stdout.String())
+			p := commandtest.Call(t, commandtest.Nowhere, append([]string{"queue"}, args...)...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine(says)
+			assert.Empty(t, p.Stdout.String())
 		})
 	}
 	for _, args := range [][]string{{"ls", "a"}, {"dead", "a"}, {"stats", "a"}, {"put", "a", "b"}, {"revive", "a", "b"}, {"revive", "--all", "a"}, {"cancel", "a", "b"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel() // it is tried again for a while
-			p := call(t, nowhere, append([]string{"queue"}, args...)...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			p.requireOneLine("server 127.0.0.1:1: ")
-			assert.Empty(t, p.stdout.String())
-			p = call(t, nil, append([]string{"queue"}, args...)...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine("no server")
+			p := commandtest.Call(t, commandtest.Nowhere, append([]string{"queue"}, args...)...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine("server 127.0.0.1:1: ")
+			assert.Empty(t, p.Stdout.String())
+			p = commandtest.Call(t, nil, append([]string{"queue"}, args...)...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine("no server")
 		})
 	}
 }
@@ -337,14 +340,14 @@ func TestQueueInACluster(t *testing.T) {
 	rules := leastUser(t, "queue", "cluster")
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}})
 	url := strings.Replace(cluster.URL(), "redis://", "redis-cluster://"+rules[0]+":secret@", 1)
-	env := []string{redisURLVariable + "=" + url}
-	assert.Equal(t, "a: put\n", ask(t, env, exitOK, "queue", "put", "--id", "a", "orders:mails"))
-	assert.Equal(t, "b: put\n", ask(t, env, exitOK, "queue", "put", "--id", "b", "--delay", "1h", "orders:mails"))
-	assert.Equal(t, "ID\na\nb\n", firstColumn(ask(t, env, exitOK, "queue", "ls", "orders:mails")))
-	assert.Empty(t, ask(t, env, exitOK, "queue", "dead", "orders:mails"))
-	assert.Contains(t, ask(t, env, exitOK, "queue", "stats", "orders:mails"), "ready      1, for")
-	ask(t, env, exitNotDone, "queue", "revive", "orders:mails", "a")
-	assert.Equal(t, "a: dropped\n", ask(t, env, exitOK, "queue", "cancel", "orders:mails", "a"))
+	env := []string{connect.URLVariable + "=" + url}
+	assert.Equal(t, "a: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "a", "orders:mails"))
+	assert.Equal(t, "b: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "b", "--delay", "1h", "orders:mails"))
+	assert.Equal(t, "ID\na\nb\n", commandtest.FirstColumn(commandtest.Ask(t, env, exit.OK, "queue", "ls", "orders:mails")))
+	assert.Empty(t, commandtest.Ask(t, env, exit.OK, "queue", "dead", "orders:mails"))
+	assert.Contains(t, commandtest.Ask(t, env, exit.OK, "queue", "stats", "orders:mails"), "ready      1, for")
+	commandtest.Ask(t, env, exit.NotDone, "queue", "revive", "orders:mails", "a")
+	assert.Equal(t, "a: dropped\n", commandtest.Ask(t, env, exit.OK, "queue", "cancel", "orders:mails", "a"))
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 )
 
 func readme(t *testing.T) string {
@@ -32,7 +34,7 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9, ]+) \|`).FindAllStringSubmatch(text, -1) {
 		codes = append(codes, strings.Split(row[1], ", ")...)
 	}
-	for _, code := range []int{exitUsage, exitUnavailable, exitNotAcquired, exitLost, exitCannotExec, exitNotFound} {
+	for _, code := range []int{exit.Usage, exit.Unavailable, exit.NotAcquired, exit.Lost, exit.CannotExec, exit.NotFound} {
 		assert.Contains(t, codes, strconv.Itoa(code))
 	}
 }

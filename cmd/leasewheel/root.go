@@ -1,12 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/accuracy"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
 const rootLong = `leasewheel runs a command while it holds a distributed lock, and shows how
@@ -42,23 +44,17 @@ func newRootCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
-				return currentBuild().write(cmd.OutOrStdout(), false)
+				return version.Current().Write(cmd.OutOrStdout(), false)
 			}
 			return cmd.Help()
 		},
-		// One line on stderr is the whole report of a failure; execute prints it.
-		SilenceErrors: true,
-		SilenceUsage:  true,
 	}
 	// Cobra's own flag prints by a text/template, with which the linker keeps the methods
 	// of every type: 8 MB.
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this command")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError(cmd, err)
-	})
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
-		newAccuracyCommand(),
+		accuracy.NewCommand(),
 		newLsCommand(),
 		newWatchCommand(),
 		newInspectCommand(),
@@ -66,7 +62,7 @@ func newRootCommand() *cobra.Command {
 		newDoctorCommand(),
 		newACLCommand(),
 		newQueueCommand(),
-		newVersionCommand(),
+		version.NewCommand(),
 	)
 	root.AddCommand(processCommands()...)
 	completeHelp(root)
@@ -79,36 +75,7 @@ func newRootCommand() *cobra.Command {
 func unknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
-		return usageError(cmd, fmt.Errorf("unknown command %q; similar is %s", name, strings.Join(similar, ", ")))
+		return exit.UsageError(cmd, fmt.Errorf("unknown command %q; similar is %s", name, strings.Join(similar, ", ")))
 	}
-	return usageError(cmd, fmt.Errorf("unknown command %q", name))
-}
-
-// execute runs the command tree on args and returns the process's exit code.
-func execute(root *cobra.Command, args []string, stderr io.Writer) int {
-	root.SetArgs(args)
-	err := root.Execute()
-	var exit *exitError
-	switch {
-	case err == nil:
-		return exitOK
-	case !errors.As(err, &exit):
-		// Only cobra itself returns plain errors: unknown commands and the like.
-		exit = &exitError{code: exitUsage, err: err}
-	}
-	if exit.err != nil {
-		fmt.Fprintf(stderr, "leasewheel: %s\n", oneLine(exit.err))
-	}
-	return exit.code
-}
-
-// oneLine returns the text of err in one line: joined errors have several.
-func oneLine(err error) string {
-	var lines []string
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "; ")
+	return exit.UsageError(cmd, fmt.Errorf("unknown command %q", name))
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,41 +14,27 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
 // The version is one line with the version of Go, by the command and by the flag.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"version", "--version"} {
-		p := call(t, nil, arg)
-		assert.Equal(t, 0, p.wait())
-		assert.Regexp(t, `^leasewheel \S+ go1\.\S+ `+runtime.GOOS+"/"+runtime.GOARCH+`( revision \S+)?( modified)?\n$`, p.stdout.String(), arg)
-		assert.Empty(t, p.stderr.String())
+		p := commandtest.Call(t, nil, arg)
+		assert.Equal(t, 0, p.Wait())
+		assert.Regexp(t, `^leasewheel \S+ go1\.\S+ `+runtime.GOOS+"/"+runtime.GOARCH+`( revision \S+)?( modified)?\n$`, p.Stdout.String(), arg)
+		assert.Empty(t, p.Stderr.String())
 	}
-	p := call(t, nil, "version", "--json")
-	assert.Equal(t, 0, p.wait())
-	var b build
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &b))
-	assert.Equal(t, currentBuild(), b)
-}
-
-// A release has the version of its tag; a build from a work tree has the revision, and
-// whether the tree differed from it.
-func TestBuildOf(t *testing.T) {
-	t.Parallel()
-	platform := " " + runtime.GOOS + "/" + runtime.GOARCH
-	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0338076"}, {Key: "vcs.time", Value: "2026-11-23T03:00:00Z"}}
-	for want, info := range map[string]*debug.BuildInfo{
-		"leasewheel (devel) go1.26.8" + platform:                      {GoVersion: "go1.26.8"},
-		"leasewheel v0.2.0 go1.26.8" + platform:                       {GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0"}},
-		"leasewheel v0.2.0 go1.26.8" + platform + " revision 0338076": {GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0"}, Settings: vcs},
-		"leasewheel v0.2.0+dirty go1.26.8" + platform + " revision 0338076 modified": {
-			GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.2.0+dirty"},
-			Settings: append(slices.Clone(vcs), debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
-		},
-	} {
-		assert.Equal(t, want, buildOf(info).String())
-	}
+	p := commandtest.Call(t, nil, "version", "--json")
+	assert.Equal(t, 0, p.Wait())
+	var b version.Build
+	require.NoError(t, json.Unmarshal([]byte(p.Stdout.String()), &b))
+	assert.Equal(t, version.Current(), b)
 }
 
 // A command, a flag or an argument that does not exist is one line and exit code 64. A
@@ -61,21 +45,14 @@ func TestUnknownArguments(t *testing.T) {
 		{"frob"}, {"--frob"}, {"version", "frob"}, {"version", "--frob"}, {"help", "frob"}, {"help", "ls", "frob"},
 		{"completion", "frob"}, {"completion", "bash", "frob"}, {"bench", "frob"}, {"accuracy", "frob"},
 	} {
-		p := call(t, nil, args...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		assert.Empty(t, p.stdout.String())
-		p.requireOneLine("frob")
+		p := commandtest.Call(t, nil, args...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		assert.Empty(t, p.Stdout.String())
+		p.RequireOneLine("frob")
 	}
-	p := call(t, nil, "lss")
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("similar is ls")
-}
-
-// Errors that were joined are one line.
-func TestOneLine(t *testing.T) {
-	t.Parallel()
-	err := exitf(exitUsage, "first\n\tsecond\n\n: %w", os.ErrClosed)
-	assert.Equal(t, "first; second; : file already closed", oneLine(err))
+	p := commandtest.Call(t, nil, "lss")
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("similar is ls")
 }
 
 // eachCommand calls f for every command that users see.
@@ -156,9 +133,9 @@ func TestFlagValuesAreInTheHelp(t *testing.T) {
 // completed returns what a shell is offered, and cobra's directive to it.
 func completed(t *testing.T, env []string, args ...string) (offered []string, directive string) {
 	t.Helper()
-	p := call(t, env, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)...)
-	require.Equal(t, 0, p.wait(), p.stderr.String())
-	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
+	p := commandtest.Call(t, env, append([]string{cobra.ShellCompNoDescRequestCmd}, args...)...)
+	require.Equal(t, 0, p.Wait(), p.Stderr.String())
+	lines := strings.Split(strings.TrimSpace(p.Stdout.String()), "\n")
 	return lines[:len(lines)-1], lines[len(lines)-1]
 }
 
@@ -184,7 +161,7 @@ func TestCompletionOfFlags(t *testing.T) {
 		{[]string{"version", "--j"}, []string{"--json"}, noFiles},
 		{[]string{"help", "bench", ""}, []string{"lock", "renewal"}, noFiles},
 	} {
-		offered, directive := completed(t, []string{redisURLVariable + "="}, c.args...)
+		offered, directive := completed(t, []string{connect.URLVariable + "="}, c.args...)
 		assert.ElementsMatch(t, c.offered, offered, c.args)
 		assert.Equal(t, c.directive, directive, c.args)
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -97,17 +100,17 @@ const runExample = `  leasewheel run nightly -- backup --all
 
 // runCommand is one execution of `leasewheel run`.
 type runCommand struct {
-	server       serverFlags
-	stored       storeFlags
+	server       connect.Flags
+	stored       connect.StoreFlags
 	kinds        kindFlags
 	nonblock     bool
-	wait         durationFlag
+	wait         duration.Flag
 	conflictCode int
-	ttl          durationFlag
+	ttl          duration.Flag
 	onLost       string
-	grace        durationFlag
-	maxHold      durationFlag
-	holdAtLeast  durationFlag
+	grace        duration.Flag
+	maxHold      duration.Flag
+	holdAtLeast  duration.Flag
 	shell        string
 	label        string
 	keepRedisURL bool
@@ -118,11 +121,11 @@ type runCommand struct {
 	argv    []string
 	path    string // of the executable
 	locker  *lock.Locker
-	servers nodes
+	servers connect.Servers
 }
 
 func newRunCommand() *cobra.Command {
-	r := &runCommand{ttl: durationFlag(lock.DefaultTTL)}
+	r := &runCommand{ttl: duration.Flag(lock.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
@@ -138,7 +141,7 @@ func newRunCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "do not wait if the lock is held")
 	flags.VarP(&r.wait, "wait", "w", "longest wait for the lock; 0 means -n (default: for ever)")
-	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exitNotAcquired, "exit code if the lock was not acquired")
+	flags.IntVarP(&r.conflictCode, "conflict-exit-code", "E", exit.NotAcquired, "exit code if the lock was not acquired")
 	r.kinds.register(flags)
 	flags.Var(&r.ttl, "ttl", "time to live of the lock after its holder has died; it is renewed long before")
 	flags.StringVar(&r.onLost, "on-lost", string(lossTerm), "what to do to COMMAND when the lock is lost: term, kill or ignore")
@@ -149,8 +152,8 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
-	r.server.register(flags)
-	r.stored.register(flags)
+	r.server.Register(flags)
+	r.stored.Register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
 	flags.Lookup("hold-at-least").DefValue = ""
 	return cmd
@@ -161,14 +164,14 @@ func (r *runCommand) complete(cmd *cobra.Command, args []string, begun string) (
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	return heldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
+	return connect.HeldNames(cmd.Context(), &r.server, &r.stored, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (r *runCommand) run(cmd *cobra.Command, args []string) error {
 	r.stderr = cmd.ErrOrStderr()
 	policy, err := r.parse(cmd, args)
 	if err != nil {
-		return usageError(cmd, err)
+		return exit.UsageError(cmd, err)
 	}
 	// A command that cannot run must not wait for the lock.
 	if r.path, err = findExecutable(r.argv[0]); err != nil {
@@ -225,7 +228,7 @@ func (r *runCommand) parseCommand(args []string) error {
 		return errors.New("NAME is missing")
 	}
 	r.name, args = args[0], args[1:]
-	if err := r.stored.validateNames(r.name); err != nil {
+	if err := r.stored.ValidateNames(r.name); err != nil {
 		return err
 	}
 	dashed := len(args) > 0 && args[0] == "--"
@@ -285,9 +288,9 @@ func findExecutable(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", exitf(exitNotFound, "command %q was not found; the lock was not taken", name)
+		return "", exit.Errorf(exit.NotFound, "command %q was not found; the lock was not taken", name)
 	default:
-		return "", exitf(exitCannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
+		return "", exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
 	}
 }
 
@@ -311,30 +314,30 @@ func (r *runCommand) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error
 	if r.label == "" {
 		r.label = labelOf(r.argv[0])
 	}
-	config, err := r.stored.config(logger)
+	config, err := r.stored.Config(logger)
 	if err != nil {
-		return nil, nil, usageError(cmd, err)
+		return nil, nil, exit.UsageError(cmd, err)
 	}
-	servers, err := r.server.openNodes(os.Getenv(redisURLVariable), config)
+	servers, err := r.server.OpenNodes(os.Getenv(connect.URLVariable), config)
 	if err != nil {
-		return nil, nil, usageError(cmd, err)
+		return nil, nil, exit.UsageError(cmd, err)
 	}
-	if err := servers.independent(cmd.Context()); err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+	if err := servers.Independent(cmd.Context()); err != nil {
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
-	store, closeStore, err := servers.store()
+	store, closeStore, err := servers.Store()
 	if err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
 	if err := store.Supports(r.kinds.kind()); err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	r.servers = servers
 	locker, err := lock.New(store, lock.Config{
-		TTL: time.Duration(r.ttl), RequestTimeout: requestTimeout, RetryFor: requestTimeout, Label: r.label, Logger: logger,
+		TTL: time.Duration(r.ttl), RequestTimeout: connect.RequestTimeout, RetryFor: connect.RequestTimeout, Label: r.label, Logger: logger,
 	})
 	if err != nil {
-		return nil, nil, usageError(cmd, errors.Join(err, closeStore(), servers.Close()))
+		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
 	return locker, func() {
 		if err := errors.Join(locker.Close(), closeStore(), servers.Close()); err != nil {
@@ -393,7 +396,7 @@ func (r *runCommand) acquire(ctx context.Context, locker *lock.Locker, signals <
 				r.unlock(got.lease)
 			}
 			r.say("%v came while waiting for lock %q", interrupt, r.name)
-			return nil, &exitError{code: exitSignal + int(interrupt.(syscall.Signal))}
+			return nil, &exit.Error{Code: exit.Signal + int(interrupt.(syscall.Signal))}
 		}
 	}
 }
@@ -415,16 +418,16 @@ func (r *runCommand) request(ctx context.Context, handle lockHandle) (*lock.Leas
 		if err == nil || ctx.Err() != nil {
 			return lease, err
 		}
-		err = r.foreign(ctx, r.servers.mismatch(ctx, err))
-		_, mismatched := errors.AsType[*mismatchError](err)
+		err = r.foreign(ctx, r.servers.Mismatch(ctx, err))
+		_, mismatched := errors.AsType[*connect.MismatchError](err)
 		waited := time.Since(begin)
-		if r.nonblock || mismatched || untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
+		if r.nonblock || mismatched || connect.Untrusted(err) || !errors.Is(err, lock.ErrUnavailable) ||
 			r.wait > 0 && waited+pause > time.Duration(r.wait) {
 			return nil, err
 		}
 		if waited > silentOutage && !reported {
 			reported = true
-			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.address(), err)
+			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.Address(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -441,7 +444,7 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 		return lease, err
 	}
 	err = r.foreign(ctx, err)
-	if _, foreign := errors.AsType[*foreignError](err); foreign {
+	if _, foreign := errors.AsType[*connect.ForeignError](err); foreign {
 		return nil, err
 	}
 	r.say("waiting for lock %q", r.name)
@@ -453,13 +456,13 @@ func (r *runCommand) ask(ctx context.Context, handle lockHandle, begin time.Time
 	return handle.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
 }
 
-// foreign returns a *foreignError if err reports that NAME is in use by a key that is not a
+// foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
 func (r *runCommand) foreign(ctx context.Context, err error) error {
 	if r.kinds.kind() == lock.KindPermit {
 		return err
 	}
-	return r.servers.foreign(ctx, r.name, err)
+	return r.servers.Foreign(ctx, r.name, err)
 }
 
 // refused returns the error and the exit code for a lock that was not acquired.
@@ -467,19 +470,19 @@ func (r *runCommand) refused(err error) error {
 	var (
 		name       *lock.NameError
 		ttl        *lock.TTLError
-		foreign    *foreignError
-		mismatched *mismatchError
+		foreign    *connect.ForeignError
+		mismatched *connect.MismatchError
 		permits    *permitsError
 	)
 	switch {
 	case errors.As(err, &name), errors.As(err, &ttl):
-		return exitf(exitUsage, "%w", err)
+		return exit.Errorf(exit.Usage, "%w", err)
 	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
-		return exitf(exitUnavailable, "%w", err)
+		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, lock.ErrNotAcquired):
-		return exitf(r.conflictCode, "%w", err)
+		return exit.Errorf(r.conflictCode, "%w", err)
 	}
-	return exitf(exitUnavailable, "server %s: %w", r.servers.address(), err)
+	return exit.Errorf(exit.Unavailable, "server %s: %w", r.servers.Address(), err)
 }
 
 // runUnder runs the command under the lease and unlocks it.
@@ -494,7 +497,7 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	})
 	if err != nil {
 		r.unlock(lease)
-		return exitf(exitCannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
+		return exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
 	r.say("started %q as process %d", r.argv[0], command.pid)
 	// leasewheel takes the foreground back while it is in the background. SIGTTOU is
@@ -510,11 +513,11 @@ func (r *runCommand) runUnder(lease *lock.Lease, signals <-chan os.Signal, polic
 	r.say("the command ended with exit code %d", exitCode(status))
 	switch {
 	case ending != nil:
-		return &exitError{code: exitLost} // reported already
+		return &exit.Error{Code: exit.Lost} // reported already
 	case !held || gone:
-		return exitf(exitLost, "lock %q was lost while the command ran", r.name)
-	case exitCode(status) != exitOK:
-		return &exitError{code: exitCode(status)}
+		return exit.Errorf(exit.Lost, "lock %q was lost while the command ran", r.name)
+	case exitCode(status) != exit.OK:
+		return &exit.Error{Code: exitCode(status)}
 	}
 	return nil
 }
@@ -559,7 +562,7 @@ func (r *runCommand) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, lockVariable) || name == redisURLVariable && !r.keepRedisURL {
+		if strings.HasPrefix(name, lockVariable) || name == connect.URLVariable && !r.keepRedisURL {
 			continue
 		}
 		env = append(env, variable)

@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -19,7 +22,7 @@ import (
 // names the key's type, even if a conflict is fine (-E 0) or is waited for.
 func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	commands(t, client, `
 		SET text x
@@ -38,10 +41,10 @@ func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	} {
 		for _, flags := range [][]string{{"-n", "-E", "0"}, {"-w", "10s", "-E", "0"}, nil, {"--format", "plain", "-n", "-E", "0"}} {
 			t.Run(name+" "+strings.Join(flags, " "), func(t *testing.T) {
-				p := call(t, env, run(name, sh("echo ran"), flags...)...)
-				assert.Equal(t, exitUnavailable, p.wait())
-				p.requireOneLine("the key of this name is " + kind + ", not a lock")
-				assert.Empty(t, p.stdout.String())
+				p := commandtest.Call(t, env, run(name, sh("echo ran"), flags...)...)
+				assert.Equal(t, exit.Unavailable, p.Wait())
+				p.RequireOneLine("the key of this name is " + kind + ", not a lock")
+				assert.Empty(t, p.Stdout.String())
 			})
 		}
 	}
@@ -50,8 +53,8 @@ func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 // A lock of the other format is a holder like any other.
 func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	require.NoError(t, client.Set(ctx, "plain", "of redsync's", time.Minute).Err())
 	locker, _ := newTestLocker(t, server.Client(t))
 	_, err := locker.Mutex("redisson").Lock(ctx)
@@ -60,10 +63,10 @@ func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 		run("plain", sh("echo ran"), "-n", "-E", "3"),
 		run("redisson", sh("echo ran"), "-n", "-E", "3", "--format", "plain"),
 	} {
-		p := call(t, env, args...)
-		assert.Equal(t, 3, p.wait())
-		p.requireOneLine("another family of locks")
-		assert.Empty(t, p.stdout.String())
+		p := commandtest.Call(t, env, args...)
+		assert.Equal(t, 3, p.Wait())
+		p.RequireOneLine("another family of locks")
+		assert.Empty(t, p.Stdout.String())
 	}
 }
 
@@ -78,19 +81,19 @@ func TestRunFailsOnAForeignKeyWithTheLeastRights(t *testing.T) {
 		SET orders:lock other PX 600000
 	`)
 	_, path := server.Addr()
-	env := []string{redisURLVariable + "=unix://" + rules[0] + ":secret@" + path}
+	env := []string{connect.URLVariable + "=unix://" + rules[0] + ":secret@" + path}
 	for name, test := range map[string]struct {
 		code int
 		says string
 	}{
-		"orders:text":    {exitUnavailable, "a string without a TTL, not a lock"},
-		"orders:session": {exitUnavailable, "a value other than a string, not a lock"},
+		"orders:text":    {exit.Unavailable, "a string without a TTL, not a lock"},
+		"orders:session": {exit.Unavailable, "a value other than a string, not a lock"},
 		"orders:lock":    {0, "another family of locks"},
 	} {
-		p := call(t, env, run(name, sh("echo ran"), "-n", "-E", "0")...)
-		assert.Equal(t, test.code, p.wait(), name)
-		p.requireOneLine(test.says)
-		assert.Empty(t, p.stdout.String())
+		p := commandtest.Call(t, env, run(name, sh("echo ran"), "-n", "-E", "0")...)
+		assert.Equal(t, test.code, p.Wait(), name)
+		p.RequireOneLine(test.says)
+		assert.Empty(t, p.Stdout.String())
 	}
 }
 
@@ -101,11 +104,11 @@ func TestForeign(t *testing.T) {
 	client := redis.NewClient(server.Options())
 	defer client.Close()
 	commands(t, client, "HSET session:7 user ada")
-	n := nodes{{client: client}}
-	err := n.foreign(t.Context(), "session:7", &lock.NotAcquiredError{Name: "session:7", TTL: time.Second, Foreign: true})
+	n := connect.Servers{{Client: client}}
+	err := n.Foreign(t.Context(), "session:7", &lock.NotAcquiredError{Name: "session:7", TTL: time.Second, Foreign: true})
 	require.ErrorIs(t, err, lock.ErrForeign)
 	assert.EqualError(t, err, "lock session:7: the key of this name is a hash, not a lock: choose another name, or delete the key if nothing needs it")
 	held := &lock.NotAcquiredError{Name: "session:7", TTL: time.Second}
-	assert.Equal(t, error(held), n.foreign(t.Context(), "session:7", held), "a holder is not looked at")
-	assert.Equal(t, lock.ErrClosed, n.foreign(t.Context(), "session:7", lock.ErrClosed))
+	assert.Equal(t, error(held), n.Foreign(t.Context(), "session:7", held), "a holder is not looked at")
+	assert.Equal(t, lock.ErrClosed, n.Foreign(t.Context(), "session:7", lock.ErrClosed))
 }

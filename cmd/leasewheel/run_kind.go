@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -148,7 +149,7 @@ type permitsError struct {
 
 func (e *permitsError) Error() string {
 	return fmt.Sprintf("semaphore %s has %d permits, not %d: all of its clients must name the same number; to change it, delete its key while nothing holds a permit",
-		quoted(e.name), e.number, e.wants)
+		output.Quoted(e.name), e.number, e.wants)
 }
 
 // checkNumber compares the semaphore's number of permits with the flag's, if this user may

@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -16,80 +19,80 @@ import (
 // the flags.
 func TestRunSharesReads(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	excluded := func(flags ...string) {
 		t.Helper()
-		p := call(t, env, run("job", sh("echo ran"), append(flags, "-n")...)...)
-		assert.Equal(t, exitNotAcquired, p.wait(), "%q", flags)
-		assert.Empty(t, p.stdout.String())
-		p.requireOneLine("not acquired")
+		p := commandtest.Call(t, env, run("job", sh("echo ran"), append(flags, "-n")...)...)
+		assert.Equal(t, exit.NotAcquired, p.Wait(), "%q", flags)
+		assert.Empty(t, p.Stdout.String())
+		p.RequireOneLine("not acquired")
 	}
 	held := holder(t, env, "-s")
 	for _, reader := range []string{"--read", "--shared"} {
-		p := start(t, env, run("job", sh("echo beside"), reader, "-n")...)
-		assert.Equal(t, 0, p.wait())
-		assert.Equal(t, "beside\n", p.stdout.String())
+		p := commandtest.Start(t, env, run("job", sh("echo beside"), reader, "-n")...)
+		assert.Equal(t, 0, p.Wait())
+		assert.Equal(t, "beside\n", p.Stdout.String())
 	}
 	excluded("-x")
 	excluded("--write")
 	excluded("--exclusive")
 	excluded()
-	require.NoError(t, held.stdin.Close())
-	assert.Equal(t, 0, held.wait())
+	require.NoError(t, held.Stdin.Close())
+	assert.Equal(t, 0, held.Wait())
 
 	held = holder(t, env, "-x")
 	excluded("-s")
 	excluded("--exclusive")
 	excluded()
-	require.NoError(t, held.stdin.Close())
-	assert.Equal(t, 0, held.wait())
+	require.NoError(t, held.Stdin.Close())
+	assert.Equal(t, 0, held.Wait())
 }
 
 // Fair locks are granted in the order of arrival.
 func TestRunInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	held := holder(t, env, "--fair")
-	var waiting []*process
+	var waiting []*commandtest.Process
 	for i := range 3 {
-		waiting = append(waiting, start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "--fair")...))
-		eventually(t, "in the queue", func() bool {
+		waiting = append(waiting, commandtest.Start(t, env, run("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "--fair")...))
+		commandtest.Eventually(t, "in the queue", func() bool {
 			return client.LLen(t.Context(), "redisson_lock_queue:{job}").Val() == int64(i+1)
 		})
 	}
-	require.NoError(t, held.stdin.Close())
+	require.NoError(t, held.Stdin.Close())
 	last := ""
 	for _, p := range waiting {
-		assert.Equal(t, 0, p.wait())
-		assert.Greater(t, p.stdout.String(), last, "its fencing token is larger than that of the one before")
-		last = p.stdout.String()
+		assert.Equal(t, 0, p.Wait())
+		assert.Greater(t, p.Stdout.String(), last, "its fencing token is larger than that of the one before")
+		last = p.Stdout.String()
 	}
 }
 
 // So many commands run at once as there are permits, and another number is refused.
 func TestRunTakesPermits(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	first, second := holder(t, env, "--permits", "2"), holder(t, env, "--permits", "2")
-	p := call(t, env, run("job", sh("echo ran"), "--permits", "2", "-n")...)
-	assert.Equal(t, exitNotAcquired, p.wait())
-	p.requireOneLine("not acquired")
+	p := commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", "2", "-n")...)
+	assert.Equal(t, exit.NotAcquired, p.Wait())
+	p.RequireOneLine("not acquired")
 
 	for _, number := range []string{"1", "3"} {
-		p = call(t, env, run("job", sh("echo ran"), "--permits", number)...)
-		assert.Equal(t, exitUnavailable, p.wait())
-		p.requireOneLine("has 2 permits, not " + number)
+		p = commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", number)...)
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine("has 2 permits, not " + number)
 	}
 
-	waiting := start(t, env, run("job", sh("echo ran"), "--permits", "2", "-v")...)
-	waiting.awaitError("waiting for lock")
-	require.NoError(t, first.stdin.Close())
-	assert.Equal(t, 0, waiting.wait())
-	assert.Equal(t, "ran\n", waiting.stdout.String())
-	require.NoError(t, second.stdin.Close())
-	assert.Equal(t, 0, second.wait())
-	assert.Equal(t, 0, first.wait())
+	waiting := commandtest.Start(t, env, run("job", sh("echo ran"), "--permits", "2", "-v")...)
+	waiting.AwaitError("waiting for lock")
+	require.NoError(t, first.Stdin.Close())
+	assert.Equal(t, 0, waiting.Wait())
+	assert.Equal(t, "ran\n", waiting.Stdout.String())
+	require.NoError(t, second.Stdin.Close())
+	assert.Equal(t, 0, second.Wait())
+	assert.Equal(t, 0, first.Wait())
 	assert.Equal(t, "2", server.Client(t).Get(t.Context(), "job").Val(), "all permits are available again")
 }
 
@@ -99,18 +102,18 @@ func TestRunOutlivesItsSemaphore(t *testing.T) {
 	for name, limit := range map[string][]string{"without a limit": nil, "with one": {"-w", "1h"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			client := server.Client(t)
 			held := holder(t, env, "--permits", "1")
-			waiting := start(t, env, run("job", sh("echo ran"), append(limit, "--permits", "1")...)...)
-			eventually(t, "subscribed", func() bool {
+			waiting := commandtest.Start(t, env, run("job", sh("echo ran"), append(limit, "--permits", "1")...)...)
+			commandtest.Eventually(t, "subscribed", func() bool {
 				return client.PubSubNumSub(t.Context(), "redisson_sc:{job}").Val()["redisson_sc:{job}"] > 0
 			})
 			require.NoError(t, client.FlushAll(t.Context()).Err())
-			assert.Equal(t, 0, waiting.wait())
-			assert.Equal(t, "ran\n", waiting.stdout.String())
-			require.NoError(t, held.stdin.Close())
-			assert.Equal(t, exitLost, held.wait())
+			assert.Equal(t, 0, waiting.Wait())
+			assert.Equal(t, "ran\n", waiting.Stdout.String())
+			require.NoError(t, held.Stdin.Close())
+			assert.Equal(t, exit.Lost, held.Wait())
 		})
 	}
 }
@@ -118,7 +121,7 @@ func TestRunOutlivesItsSemaphore(t *testing.T) {
 // A name that is in use by something else is refused at once, also without -n.
 func TestRunOnAKeyThatIsNoSemaphore(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	for name, make := range map[string]func() error{
 		"hash":   func() error { return client.HSet(t.Context(), "job", "a", "b").Err() },
@@ -126,10 +129,10 @@ func TestRunOnAKeyThatIsNoSemaphore(t *testing.T) {
 	} {
 		require.NoError(t, client.Del(t.Context(), "job").Err())
 		require.NoError(t, make())
-		p := call(t, env, run("job", sh("echo ran"), "--permits", "2")...)
-		assert.Equal(t, exitUnavailable, p.wait(), name)
-		assert.Empty(t, p.stdout.String())
-		p.requireOneLine(`"job"`)
+		p := commandtest.Call(t, env, run("job", sh("echo ran"), "--permits", "2")...)
+		assert.Equal(t, exit.Unavailable, p.Wait(), name)
+		assert.Empty(t, p.Stdout.String())
+		p.RequireOneLine(`"job"`)
 	}
 }
 
@@ -140,14 +143,14 @@ func TestDurations(t *testing.T) {
 		"0": 0, "90": 90 * time.Second, "2.5": 2500 * time.Millisecond, "1m30s": 90 * time.Second,
 		"7d": 7 * day, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "1d1ms": day + time.Millisecond, "0d": 0,
 	} {
-		var d durationFlag
+		var d duration.Flag
 		require.NoError(t, d.Set(text), text)
 		assert.Equal(t, want, time.Duration(d), text)
 	}
 	for _, text := range []string{
 		"", "d", "1dd", "1d-1h", "1d+1h", "1h1d", "-1d", "-5", "NaN", "NaNd", "Inf", "1e300", "1e300d", "106752d", "106751d24h", "1d soon", "day",
 	} {
-		d := durationFlag(time.Second)
+		d := duration.Flag(time.Second)
 		require.Error(t, d.Set(text), text)
 		assert.Equal(t, time.Second, time.Duration(d), text)
 	}
@@ -160,9 +163,9 @@ func TestRunRefusesHoldsThatContradict(t *testing.T) {
 		"--hold-at-least 9600h0m0s: accepted are up to":      {"--hold-at-least", "400d"},
 		"--hold-at-least is not for --read and --write":      {"--hold-at-least", "1m", "-s"},
 	} {
-		p := call(t, nowhere, run("job", sh("echo ran"), flags...)...)
-		assert.Equal(t, exitUsage, p.wait())
-		assert.Contains(t, p.stderr.String(), text)
+		p := commandtest.Call(t, commandtest.Nowhere, run("job", sh("echo ran"), flags...)...)
+		assert.Equal(t, exit.Usage, p.Wait())
+		assert.Contains(t, p.Stderr.String(), text)
 	}
 }
 
@@ -173,15 +176,15 @@ func TestRunHoldsAtLeast(t *testing.T) {
 	for name, flags := range map[string][]string{"mutex": nil, "fair": {"--fair"}, "permits": {"--permits", "1"}, "plain": {"--format", "plain"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			client := server.Client(t)
 			flags = append(flags, "--hold-at-least", "2h")
-			p := start(t, env, run("job", sh("echo ran; exit 3"), flags...)...)
-			assert.Equal(t, 3, p.wait())
-			assert.Equal(t, "ran\n", p.stdout.String())
-			late := call(t, env, run("job", sh("echo twice"), append(flags, "-n", "-E", "0")...)...)
-			assert.Equal(t, 0, late.wait())
-			late.requireOneLine("not acquired")
+			p := commandtest.Start(t, env, run("job", sh("echo ran; exit 3"), flags...)...)
+			assert.Equal(t, 3, p.Wait())
+			assert.Equal(t, "ran\n", p.Stdout.String())
+			late := commandtest.Call(t, env, run("job", sh("echo twice"), append(flags, "-n", "-E", "0")...)...)
+			assert.Equal(t, 0, late.Wait())
+			late.RequireOneLine("not acquired")
 			if name != "permits" { // whose ends are not those of a key
 				assert.Greater(t, client.PTTL(t.Context(), "job").Val(), time.Hour)
 			}

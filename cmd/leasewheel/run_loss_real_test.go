@@ -11,24 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // The next renewal finds the lock gone: the command gets its signal within half a TTL.
 func TestRunSignalsTheCommandOnALoss(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	const ttl = 4 * time.Second
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
-	require.Equal(t, "held", p.line())
+	p := commandtest.Start(t, env, run("job", sh(untilTerm), "--ttl", ttl.String(), "--grace", "1s")...)
+	require.Equal(t, "held", p.Line())
 	deleted := time.Now()
 	forceOpen(t, server, "job")
-	assert.Equal(t, "terminated", p.line())
+	assert.Equal(t, "terminated", p.Line())
 	assert.Less(t, time.Since(deleted), ttl/2)
-	assert.Equal(t, exitLost, p.wait())
-	p.requireReport("lost, deleted; sending SIGTERM")
+	assert.Equal(t, exit.Lost, p.Wait())
+	p.RequireReport("lost, deleted; sending SIGTERM")
 }
 
-// A server that does not answer cannot report a loss. The command gets its signal in
+// A connect.Server that does not answer cannot report a loss. The command gets its signal in
 // time: all of its group is gone before another client can acquire the lock.
 func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	const ttl = 3 * time.Second
@@ -43,25 +45,25 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
-			p := start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
-			pid := p.pidLine()
-			p.line()
+			server, env := commandtest.OnServer(t, redistest.Config{})
+			p := commandtest.Start(t, env, run("job", sh("echo $$;"+test.script), append(test.flags, "--ttl", ttl.String())...)...)
+			pid := p.PIDLine()
+			p.Line()
 			server.Pause()
 			defer server.Resume()
 			muted := time.Now() // no renewal that is sent later will be answered
 			alive := muted      // the latest instant: a stall of this process adds nothing to it
-			eventually(t, "gone", func() bool {
+			commandtest.Eventually(t, "gone", func() bool {
 				now := time.Now()
-				if gone(pid) {
+				if commandtest.Gone(pid) {
 					return true
 				}
 				alive = now
 				return false
 			})
 			assert.Less(t, alive.Sub(muted), ttl)
-			p.awaitError("not renewed, and about to run out; sending " + test.says)
-			assert.Equal(t, exitLost, p.wait())
+			p.AwaitError("not renewed, and about to run out; sending " + test.says)
+			assert.Equal(t, exit.Lost, p.Wait())
 		})
 	}
 }
@@ -70,50 +72,50 @@ func TestRunEndsTheCommandBeforeTheLeaseRunsOut(t *testing.T) {
 // continues, and its exit code reports the loss.
 func TestRunFrozenHolder(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
-	require.Equal(t, "held", p.line())
-	p.signal(unix.SIGSTOP)
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
+	require.Equal(t, "held", p.Line())
+	p.Signal(unix.SIGSTOP)
 	// A waiter gets the lock once the frozen holder's lease has run out.
-	next := start(t, env, run("job", sh("echo mine"))...)
-	assert.Equal(t, "mine", next.line())
-	assert.Equal(t, 0, next.wait())
-	p.signal(unix.SIGCONT)
+	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.Line())
+	assert.Equal(t, 0, next.Wait())
+	p.Signal(unix.SIGCONT)
 	went := time.Now()
-	assert.Equal(t, "terminated", p.line())
+	assert.Equal(t, "terminated", p.Line())
 	assert.Less(t, time.Since(went), 2*time.Second)
-	assert.Equal(t, exitLost, p.wait())
-	p.requireReport("lost, ")
+	assert.Equal(t, exit.Lost, p.Wait())
+	p.RequireReport("lost, ")
 }
 
 // The same, but the command has ended meanwhile: it may have run without the lock.
 func TestRunFrozenHolderWhoseCommandEnds(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
-	require.Equal(t, "held", p.line())
-	p.signal(unix.SIGSTOP)
-	next := start(t, env, run("job", sh("echo mine"))...)
-	assert.Equal(t, "mine", next.line())
-	require.NoError(t, p.stdin.Close())
-	p.signal(unix.SIGCONT)
-	assert.Equal(t, exitLost, p.wait())
-	p.requireReport(`lock "job"`)
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh("echo held; read line; exit 0"), "--ttl", "700ms")...)
+	require.Equal(t, "held", p.Line())
+	p.Signal(unix.SIGSTOP)
+	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.Line())
+	require.NoError(t, p.Stdin.Close())
+	p.Signal(unix.SIGCONT)
+	assert.Equal(t, exit.Lost, p.Wait())
+	p.RequireReport(`lock "job"`)
 }
 
 // The server loses its scripts and drops its connections without an effect on the
 // command.
 func TestRunSurvivesATroubledServer(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	p := holder(t, env, "--ttl", "2s")
 	for range 3 {
 		require.NoError(t, client.ScriptFlush(ctx).Err())
 		require.NoError(t, client.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
 		old, err := client.PTTL(ctx, "job").Result()
 		require.NoError(t, err)
-		eventually(t, "renewed", func() bool {
+		commandtest.Eventually(t, "renewed", func() bool {
 			left, err := client.PTTL(ctx, "job").Result()
 			require.NoError(t, err)
 			renewed := left > old
@@ -121,8 +123,8 @@ func TestRunSurvivesATroubledServer(t *testing.T) {
 			return renewed
 		})
 	}
-	require.NoError(t, p.stdin.Close())
-	assert.Equal(t, 0, p.wait())
+	require.NoError(t, p.Stdin.Close())
+	assert.Equal(t, 0, p.Wait())
 }
 
 // A command's processes: a shell's child that ends on SIGTERM, and one that ignores it.
@@ -133,13 +135,13 @@ func TestRunEndsTheWholeGroup(t *testing.T) {
 		"deaf":    "trap '' TERM; sleep 60",
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			script := fmt.Sprintf("sh -c %q & echo $!; wait", child)
-			p := start(t, env, run("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
-			pid := p.pidLine()
+			p := commandtest.Start(t, env, run("job", sh(script), "--ttl", "2s", "--grace", "200ms")...)
+			pid := p.PIDLine()
 			forceOpen(t, server, "job")
-			assert.Equal(t, exitLost, p.wait())
-			assert.True(t, gone(pid), "the shell's child outlived leasewheel")
+			assert.Equal(t, exit.Lost, p.Wait())
+			assert.True(t, commandtest.Gone(pid), "the shell's child outlived leasewheel")
 		})
 	}
 }

@@ -14,6 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -23,12 +27,12 @@ import (
 // A signal ends the wait for a server.
 func TestRunIsInterruptedInAnOutage(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Kill()
-	p := start(t, env, run("job", sh("echo ran"))...)
-	p.awaitError("; waiting for it")
-	p.signal(unix.SIGTERM)
-	assert.Equal(t, exitSignal+int(unix.SIGTERM), p.wait())
+	p := commandtest.Start(t, env, run("job", sh("echo ran"))...)
+	p.AwaitError("; waiting for it")
+	p.Signal(unix.SIGTERM)
+	assert.Equal(t, exit.Signal+int(unix.SIGTERM), p.Wait())
 }
 
 // With -n, run does not wait for a server that is dead or does not answer.
@@ -40,11 +44,11 @@ func TestRunWithoutWaitingAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, env := onServer(t, redistest.Config{})
+			server, env := commandtest.OnServer(t, redistest.Config{})
 			fail(server) // a paused one is killed in the end, too
-			p := call(t, env, run("job", sh("echo ran"), "-n", "-E", "0")...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			p.requireOneLine("no answer")
+			p := commandtest.Call(t, env, run("job", sh("echo ran"), "-n", "-E", "0")...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine("no answer")
 		})
 	}
 }
@@ -61,7 +65,7 @@ func inOutage(t *testing.T, f func(t *testing.T, server *locktest.Server, r *run
 		require.NoError(t, err)
 		defer locker.Close()
 		r := &runCommand{name: "job", verbose: true, stderr: new(strings.Builder)}
-		r.servers = nodes{{client: s.Client(t), store: store, address: "of the test"}}
+		r.servers = connect.Servers{{Client: s.Client(t), Store: store, Address: "of the test"}}
 		f(t, s, r, func() error {
 			lease, err := r.request(t.Context(), r.kinds.handle(locker, r.name, lock.Options{}))
 			if err == nil {
@@ -89,7 +93,7 @@ func TestRunWaitsThroughAnOutage(t *testing.T) {
 		for name, server := range breaks {
 			t.Run(name+" at first, "+limit, func(t *testing.T) {
 				inOutage(t, func(t *testing.T, s *locktest.Server, r *runCommand, request func() error) {
-					r.wait = durationFlag(wait)
+					r.wait = duration.Flag(wait)
 					begin := time.Now()
 					server[0](s)
 					time.AfterFunc(long, func() { server[1](s) })
@@ -100,7 +104,7 @@ func TestRunWaitsThroughAnOutage(t *testing.T) {
 			})
 			t.Run(name+" while waiting, "+limit, func(t *testing.T) {
 				inOutage(t, func(t *testing.T, s *locktest.Server, r *runCommand, request func() error) {
-					r.wait = durationFlag(wait)
+					r.wait = duration.Flag(wait)
 					client := s.Client(t)
 					require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
 					require.NoError(t, client.PExpire(t.Context(), "job", long*3/2).Err())
@@ -122,13 +126,13 @@ func TestRunGivesUpAfterItsWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inOutage(t, func(t *testing.T, s *locktest.Server, r *runCommand, request func() error) {
 				const wait = 20 * time.Second
-				r.wait = durationFlag(wait)
+				r.wait = duration.Flag(wait)
 				server[0](s)
 				begin := time.Now()
 				err := r.refused(request())
-				exit, ok := errors.AsType[*exitError](err)
+				failed, ok := errors.AsType[*exit.Error](err)
 				require.True(t, ok, "%v", err)
-				assert.Equal(t, exitUnavailable, exit.code)
+				assert.Equal(t, exit.Unavailable, failed.Code)
 				assert.InDelta(t, wait, time.Since(begin), float64(lock.DefaultRequestTimeout+mostOutagePause))
 				assert.Equal(t, 1, strings.Count(fmt.Sprint(r.stderr), "; waiting for it"), r.stderr)
 			})

@@ -22,6 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -30,15 +33,15 @@ import (
 func TestRunServerTrouble(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{
 		TCP: true, Password: "open sesame",
-		Users: []string{"reader on >" + secret + " ~* &* +@read +@connection"},
+		Users: []string{"reader on >" + commandtest.Secret + " ~* &* +@read +@connection"},
 	})
 	_, address := server.Addr()
-	client, ctx := server.Client(t), bounded(t)
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	require.NoError(t, client.Set(ctx, "text", "no lock", 0).Err())
 
 	replica := redistest.Start(t, redistest.Config{Directives: []string{"replicaof 127.0.0.1 1", "replica-serve-stale-data yes"}})
 
-	encrypted := redistest.Start(t, redistest.Config{TLS: true, Password: secret})
+	encrypted := redistest.Start(t, redistest.Config{TLS: true, Password: commandtest.Secret})
 	_, port := encrypted.Addr()
 	mutual := redistest.Start(t, redistest.Config{TLS: true, Directives: []string{"tls-auth-clients yes"}})
 	_, mutualPort := mutual.Addr()
@@ -46,27 +49,27 @@ func TestRunServerTrouble(t *testing.T) {
 	for name, test := range map[string]struct {
 		url, lock, says string
 	}{
-		"TLS there":         {"redis://:" + secret + "@" + port, "job", "server " + port + " speaks TLS on this port: use rediss://"},
-		"mutual TLS there":  {"redis://:" + secret + "@" + mutualPort, "job", "speaks TLS on this port: use rediss://"},
-		"no TLS by cluster": {"rediss-cluster://:" + secret + "@" + address, "job", "speaks no TLS on this port: use redis://"},
-		"TLS by cluster":    {"redis-cluster://:" + secret + "@" + port, "job", "speaks TLS on this port: use rediss://"},
-		"unreachable":       {"redis://:" + secret + "@127.0.0.1:1", "job", "connection refused"},
-		"no such host":      {"redis://:" + secret + "@no-such-host.invalid", "job", "no-such-host.invalid"},
+		"TLS there":         {"redis://:" + commandtest.Secret + "@" + port, "job", "server " + port + " speaks TLS on this port: use rediss://"},
+		"mutual TLS there":  {"redis://:" + commandtest.Secret + "@" + mutualPort, "job", "speaks TLS on this port: use rediss://"},
+		"no TLS by cluster": {"rediss-cluster://:" + commandtest.Secret + "@" + address, "job", "speaks no TLS on this port: use redis://"},
+		"TLS by cluster":    {"redis-cluster://:" + commandtest.Secret + "@" + port, "job", "speaks TLS on this port: use rediss://"},
+		"unreachable":       {"redis://:" + commandtest.Secret + "@127.0.0.1:1", "job", "connection refused"},
+		"no such host":      {"redis://:" + commandtest.Secret + "@no-such-host.invalid", "job", "no-such-host.invalid"},
 		"no socket":         {"unix:///no/such/socket", "job", "no such file"},
-		"wrong password":    {"redis://:" + secret + "@" + address, "job", "check the user and the password"},
+		"wrong password":    {"redis://:" + commandtest.Secret + "@" + address, "job", "check the user and the password"},
 		"no password":       {"redis://" + address, "job", "give a user and a password"},
-		"no permission":     {"redis://reader:" + secret + "@" + address, "job", "lacks a permission"},
+		"no permission":     {"redis://reader:" + commandtest.Secret + "@" + address, "job", "lacks a permission"},
 		"read-only replica": {replica.URL(), "job", "read-only replica"},
 		"wrong kind of key": {server.URL(), "text", "is a string without a TTL, not a lock"},
-		"no TLS there":      {"rediss://:" + secret + "@" + address, "job", "server " + address + " speaks no TLS on this port: use redis://"},
+		"no TLS there":      {"rediss://:" + commandtest.Secret + "@" + address, "job", "server " + address + " speaks no TLS on this port: use redis://"},
 	} {
 		for _, flags := range [][]string{{"-n"}, {"-w", "100ms"}} {
 			t.Run(name+" "+flags[0], func(t *testing.T) {
 				t.Parallel() // most of it is waiting for the server
-				p := call(t, []string{redisURLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
-				assert.Equal(t, exitUnavailable, p.wait())
-				p.requireOneLine(test.says)
-				assert.Empty(t, p.stdout.String())
+				p := commandtest.Call(t, []string{connect.URLVariable + "=" + test.url}, run(test.lock, sh("echo ran"), flags...)...)
+				assert.Equal(t, exit.Unavailable, p.Wait())
+				p.RequireOneLine(test.says)
+				assert.Empty(t, p.Stdout.String())
 			})
 		}
 	}
@@ -84,12 +87,12 @@ func TestTLSMismatches(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel() // most of it is waiting for the server
-			p := call(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			p.requireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")
-			p = call(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
-			assert.Equal(t, exitUnavailable, p.wait())
-			p.requireOneLine("server " + plainPort + " speaks no TLS on this port: use redis://")
+			p := commandtest.Call(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")
+			p = commandtest.Call(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine("server " + plainPort + " speaks no TLS on this port: use redis://")
 		})
 	}
 }
@@ -97,29 +100,29 @@ func TestTLSMismatches(t *testing.T) {
 // Another program's value with a TTL is worth waiting for, as another library's lock is.
 func TestRunWaitsForAForeignLock(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	require.NoError(t, client.Set(ctx, "job", "foreign", time.Minute).Err())
-	p := call(t, env, run("job", sh("true"), "-n")...)
-	assert.Equal(t, exitNotAcquired, p.wait())
-	p.requireOneLine("another family of locks")
+	p := commandtest.Call(t, env, run("job", sh("true"), "-n")...)
+	assert.Equal(t, exit.NotAcquired, p.Wait())
+	p.RequireOneLine("another family of locks")
 
-	p = start(t, env, run("job", sh("echo mine"), "-v")...)
-	p.awaitError("waiting for lock")
+	p = commandtest.Start(t, env, run("job", sh("echo mine"), "-v")...)
+	p.AwaitError("waiting for lock")
 	require.NoError(t, client.PExpire(ctx, "job", time.Millisecond).Err())
-	assert.Equal(t, "mine", p.line())
-	assert.Equal(t, 0, p.wait())
+	assert.Equal(t, "mine", p.Line())
+	assert.Equal(t, 0, p.Wait())
 }
 
 // run waits a while for a server that starts late.
 func TestRunWaitsForAServerThatRestarts(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Kill()
-	p := start(t, env, run("job", sh("echo ran"))...)
+	p := commandtest.Start(t, env, run("job", sh("echo ran"))...)
 	server.Restart(t)
-	assert.Equal(t, "ran", p.line())
-	assert.Equal(t, 0, p.wait())
+	assert.Equal(t, "ran", p.Line())
+	assert.Equal(t, 0, p.Wait())
 }
 
 // authority makes certificates for the TLS tests.
@@ -229,10 +232,10 @@ func TestRunByTLS(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	ours, theirs := newAuthority(t), newAuthority(t)
-	url := "rediss://:" + secret + "@" + ours.serveTLS(server, false)
-	mutual := "rediss://:" + secret + "@" + ours.serveTLS(server, true)
+	url := "rediss://:" + commandtest.Secret + "@" + ours.serveTLS(server, false)
+	mutual := "rediss://:" + commandtest.Secret + "@" + ours.serveTLS(server, true)
 	cert, key := ours.issue("client", ours.leaf("client"))
-	require.NoError(t, server.Client(t).Do(bounded(t), "acl", "setuser", "default", "on", ">"+secret).Err())
+	require.NoError(t, server.Client(t).Do(commandtest.Bounded(t), "acl", "setuser", "default", "on", ">"+commandtest.Secret).Err())
 
 	for name, test := range map[string]struct {
 		flags []string
@@ -241,23 +244,23 @@ func TestRunByTLS(t *testing.T) {
 	}{
 		"our authority":         {[]string{"--redis", url, "--redis-ca", ours.file}, 0, ""},
 		"client certificate":    {[]string{"--redis", mutual, "--redis-ca", ours.file, "--redis-cert", cert, "--redis-key", key}, 0, ""},
-		"unknown authority":     {[]string{"--redis", url}, exitUnavailable, "certificate"},
-		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exitUnavailable, "certificate"},
-		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exitUnavailable, "certificate"},
-		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exitUsage, "skip_verify is refused"},
+		"unknown authority":     {[]string{"--redis", url}, exit.Unavailable, "certificate"},
+		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exit.Unavailable, "certificate"},
+		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exit.Unavailable, "certificate"},
+		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exit.Usage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := run(name, sh("exit 0"), append(test.flags, "-n")...)
 			if test.code == 0 {
-				p := start(t, []string{requestsTake + "=1m"}, args...)
-				assert.Equal(t, 0, p.wait())
-				assert.Empty(t, p.stderr.String())
+				p := commandtest.Start(t, []string{requestsTake + "=1m"}, args...)
+				assert.Equal(t, 0, p.Wait())
+				assert.Empty(t, p.Stderr.String())
 				return
 			}
-			p := call(t, nil, args...)
-			assert.Equal(t, test.code, p.wait())
-			p.requireOneLine(test.says)
+			p := commandtest.Call(t, nil, args...)
+			assert.Equal(t, test.code, p.Wait())
+			p.RequireOneLine(test.says)
 		})
 	}
 }

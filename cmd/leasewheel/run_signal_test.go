@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -24,73 +26,73 @@ echo ready; while :; do sleep 0.02; done`
 
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh(signalled))...)
-	require.Equal(t, "ready", p.line())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh(signalled))...)
+	require.Equal(t, "ready", p.Line())
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTERM} {
-		p.signal(sig)
-		assert.Equal(t, strings.TrimPrefix(unix.SignalName(sig), "SIG"), p.line())
+		p.Signal(sig)
+		assert.Equal(t, strings.TrimPrefix(unix.SignalName(sig), "SIG"), p.Line())
 	}
-	assert.Equal(t, 9, p.wait())
+	assert.Equal(t, 9, p.Wait())
 }
 
 // Signals before the command's start end the waiting, or are ignored; the lock stays with
 // its holder, without a trace of the waiter.
 func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	held := holder(t, env)
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
-		p := start(t, env, run("job", sh("echo ran"), "-v")...)
-		p.awaitError("waiting for lock")
-		p.signal(sig)
-		assert.Equal(t, 128+int(sig), p.wait(), unix.SignalName(sig))
-		assert.Empty(t, p.stdout.String())
-		assert.NotContains(t, p.stderr.String(), "goroutine ")
+		p := commandtest.Start(t, env, run("job", sh("echo ran"), "-v")...)
+		p.AwaitError("waiting for lock")
+		p.Signal(sig)
+		assert.Equal(t, 128+int(sig), p.Wait(), unix.SignalName(sig))
+		assert.Empty(t, p.Stdout.String())
+		assert.NotContains(t, p.Stderr.String(), "goroutine ")
 	}
-	patient := start(t, env, run("job", sh("echo ran"), "-v")...)
-	patient.awaitError("waiting for lock")
+	patient := commandtest.Start(t, env, run("job", sh("echo ran"), "-v")...)
+	patient.AwaitError("waiting for lock")
 	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2} {
-		patient.signal(sig)
-		patient.awaitError("ignoring " + unix.SignalName(sig)) // or the command might get it
+		patient.Signal(sig)
+		patient.AwaitError("ignoring " + unix.SignalName(sig)) // or the command might get it
 	}
 
-	owners, err := server.Client(t).HLen(bounded(t), "job").Result()
+	owners, err := server.Client(t).HLen(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, owners)
-	require.NoError(t, held.stdin.Close())
-	require.Equal(t, 0, held.wait())
-	assert.Equal(t, "ran", patient.line())
-	assert.Equal(t, 0, patient.wait())
+	require.NoError(t, held.Stdin.Close())
+	require.Equal(t, 0, held.Wait())
+	assert.Equal(t, "ran", patient.Line())
+	assert.Equal(t, 0, patient.Wait())
 }
 
 // nohup(1) starts programs with SIGHUP ignored, and it stays ignored for them and their
 // children.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	program, err := os.Executable()
 	require.NoError(t, err)
-	p := startWith(t, env, func(cmd *exec.Cmd) {
+	p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, program, "run", "job", "--",
 			"sh", "-c", "trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done"}
 	})
-	require.Equal(t, "ready", p.line())
-	p.signal(unix.SIGHUP)
-	p.signal(unix.SIGTERM)
-	assert.Equal(t, "TERM", p.line(), "SIGHUP did not end it before")
-	assert.Equal(t, 0, p.wait())
+	require.Equal(t, "ready", p.Line())
+	p.Signal(unix.SIGHUP)
+	p.Signal(unix.SIGTERM)
+	assert.Equal(t, "TERM", p.Line(), "SIGHUP did not end it before")
+	assert.Equal(t, 0, p.Wait())
 }
 
 // stranded starts a command under name, does something to leasewheel, asserts that nothing
 // of the command is left, and returns leasewheel's exit code.
-func stranded(t *testing.T, env []string, name string, do func(*process), flags ...string) int {
+func stranded(t *testing.T, env []string, name string, do func(*commandtest.Process), flags ...string) int {
 	t.Helper()
-	p := start(t, env, run(name, sh("sh -c 'echo $$; exec sleep 1000'; exit $?"), flags...)...)
-	pid := p.pidLine()
+	p := commandtest.Start(t, env, run(name, sh("sh -c 'echo $$; exec sleep 1000'; exit $?"), flags...)...)
+	pid := p.PIDLine()
 	do(p)
-	code := p.wait()
-	eventually(t, "gone", func() bool { return gone(pid) })
-	assert.NotContains(t, p.stderr.String(), "goroutine ")
+	code := p.Wait()
+	commandtest.Eventually(t, "gone", func() bool { return commandtest.Gone(pid) })
+	assert.NotContains(t, p.Stderr.String(), "goroutine ")
 	return code
 }
 
@@ -98,7 +100,7 @@ func stranded(t *testing.T, env []string, name string, do func(*process), flags 
 // until the lock is acquired, has TestRunHandlesSignalsWhileItWaits.
 func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	for sig, bug := range map[syscall.Signal]string{
 		unix.SIGTERM: "797, 3754: SIGTERM does not reach the command",
 		unix.SIGQUIT: "1210: SIGQUIT strands the command and dumps the stacks",
@@ -106,19 +108,19 @@ func TestRunAvoidsTheBugsOfConsulLock(t *testing.T) {
 		unix.SIGUSR1: "2489, too",
 	} {
 		t.Run(bug, func(t *testing.T) {
-			assert.Equal(t, 128+int(sig), stranded(t, env, "2489", func(p *process) { p.signal(sig) }))
+			assert.Equal(t, 128+int(sig), stranded(t, env, "2489", func(p *commandtest.Process) { p.Signal(sig) }))
 		})
 	}
 	t.Run("1155: SIGINT, as Ctrl-C sends it to all, is not waited out", func(t *testing.T) {
 		// The command ends at its own pace and leasewheel with it, not before:
 		// the lock is held as long as the command runs.
-		p := start(t, env, run("1155", sh("trap 'echo terminated; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
-		require.Equal(t, "held", p.line())
-		p.signal(unix.SIGINT)
-		require.Equal(t, "terminated", p.line())
-		other := call(t, env, run("1155", sh("true"), "-n")...)
-		assert.Equal(t, exitNotAcquired, other.wait())
-		require.NoError(t, p.stdin.Close())
-		assert.Equal(t, 6, p.wait())
+		p := commandtest.Start(t, env, run("1155", sh("trap 'echo terminated; read line; exit 6' INT; echo held; while :; do sleep 0.02; done"))...)
+		require.Equal(t, "held", p.Line())
+		p.Signal(unix.SIGINT)
+		require.Equal(t, "terminated", p.Line())
+		other := commandtest.Call(t, env, run("1155", sh("true"), "-n")...)
+		assert.Equal(t, exit.NotAcquired, other.Wait())
+		require.NoError(t, p.Stdin.Close())
+		assert.Equal(t, 6, p.Wait())
 	})
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
-
-// nowhere names a server that no test may contact.
-var nowhere = []string{redisURLVariable + "=redis://:" + secret + "@127.0.0.1:1"}
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
@@ -34,23 +34,23 @@ func run(name string, command []string, flags ...string) []string {
 
 func TestRunExitsWithTheCommandsCode(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	for script, code := range map[string]int{
 		"exit 75":       75,
 		"exit 255":      255,
 		"kill -KILL $$": 137,
 	} {
 		t.Run(script, func(t *testing.T) {
-			p := start(t, env, run("job", sh(script))...)
-			assert.Equal(t, code, p.wait())
-			assert.Empty(t, p.stderr.String())
+			p := commandtest.Start(t, env, run("job", sh(script))...)
+			assert.Equal(t, code, p.Wait())
+			assert.Empty(t, p.Stderr.String())
 		})
 	}
 }
 
 func TestRunTakesTheCommandAsFlockDoes(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	for name, args := range map[string][]string{
 		"behind a dash":         {"run", "job", "--", "echo", "-n", "hello"},
 		"without a dash":        {"run", "job", "echo", "-n", "hello"},
@@ -60,21 +60,21 @@ func TestRunTakesTheCommandAsFlockDoes(t *testing.T) {
 		"with flags of its own": {"run", "-n", "job", "--", "sh", "-c", "echo $0", "hello"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, env, args...)
-			assert.Equal(t, 0, p.wait())
-			assert.Equal(t, "hello\n", p.stdout.String())
+			p := commandtest.Start(t, env, args...)
+			assert.Equal(t, 0, p.Wait())
+			assert.Equal(t, "hello\n", p.Stdout.String())
 		})
 	}
 }
 
 func TestRunPassesStandardInput(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", []string{"--", "cat"})...)
-	fmt.Fprintln(p.stdin, "through")
-	assert.Equal(t, "through", p.line())
-	require.NoError(t, p.stdin.Close())
-	assert.Equal(t, 0, p.wait())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", []string{"--", "cat"})...)
+	fmt.Fprintln(p.Stdin, "through")
+	assert.Equal(t, "through", p.Line())
+	require.NoError(t, p.Stdin.Close())
+	assert.Equal(t, 0, p.Wait())
 }
 
 // Each mistake in the arguments is one clear line and exit code 64, before any request to
@@ -120,14 +120,14 @@ func TestRunRefusesArguments(t *testing.T) {
 		"URL and file":           {with("--redis", "redis://a", "--redis-file", "b"), "exclude each other"},
 		"file that is missing":   {with("--redis-file", "/nonexistent/url"), "no such file"},
 		"empty file":             {with("--redis-file", os.DevNull), "is empty"},
-		"scheme":                 {with("--redis", "http://:"+secret+"@h"), "accepted are redis://"},
+		"scheme":                 {with("--redis", "http://:"+commandtest.Secret+"@h"), "accepted are redis://"},
 		"no scheme":              {with("--redis", "localhost:6379"), "accepted are redis://"},
-		"port":                   {with("--redis", "redis://:"+secret+"@h:notaport"), "cannot be parsed"},
-		"slash in the password":  {with("--redis", "redis://u:"+secret+"/x@h"), "percent-encoded"},
-		"escape in the password": {with("--redis", "redis://u:"+secret+"%zz@h"), "percent-encoded"},
-		"database":               {with("--redis", "redis://:"+secret+"@h/first"), "database is not a number"},
-		"option":                 {with("--redis", "redis://:"+secret+"@h?frob=1"), "frob"},
-		"value of an option":     {with("--redis", "redis://h?dial_timeout="+secret), "dial_timeout is not a duration"},
+		"port":                   {with("--redis", "redis://:"+commandtest.Secret+"@h:notaport"), "cannot be parsed"},
+		"slash in the password":  {with("--redis", "redis://u:"+commandtest.Secret+"/x@h"), "percent-encoded"},
+		"escape in the password": {with("--redis", "redis://u:"+commandtest.Secret+"%zz@h"), "percent-encoded"},
+		"database":               {with("--redis", "redis://:"+commandtest.Secret+"@h/first"), "database is not a number"},
+		"option":                 {with("--redis", "redis://:"+commandtest.Secret+"@h?frob=1"), "frob"},
+		"value of an option":     {with("--redis", "redis://h?dial_timeout="+commandtest.Secret), "dial_timeout is not a duration"},
 		"CA without TLS":         {with("--redis", "redis://h", "--redis-ca", os.DevNull), "need a rediss:// URL"},
 		"CA by valkeys":          {with("--redis", "valkeys://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
 		"CA that is none":        {with("--redis", "rediss://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
@@ -136,20 +136,20 @@ func TestRunRefusesArguments(t *testing.T) {
 			with("--redis", "rediss://h", "--redis-cert", os.DevNull, "--redis-key", os.DevNull), "--redis-cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := call(t, nowhere, slices.Concat([]string{"run"}, test.args)...)
-			assert.Equal(t, exitUsage, p.wait())
-			p.requireOneLine(test.says)
-			assert.Contains(t, p.stderr.String(), "leasewheel run --help")
-			assert.Empty(t, p.stdout.String())
+			p := commandtest.Call(t, commandtest.Nowhere, slices.Concat([]string{"run"}, test.args)...)
+			assert.Equal(t, exit.Usage, p.Wait())
+			p.RequireOneLine(test.says)
+			assert.Contains(t, p.Stderr.String(), "leasewheel run --help")
+			assert.Empty(t, p.Stdout.String())
 		})
 	}
 }
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	p := call(t, nil, run("job", sh("true"))...)
-	assert.Equal(t, exitUsage, p.wait())
-	p.requireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
+	p := commandtest.Call(t, nil, run("job", sh("true"))...)
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
 }
 
 // A command that cannot run is detected before the wait for its lock.
@@ -161,16 +161,16 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 		code int
 		says string
 	}{
-		"no-such-command-anywhere": {exitNotFound, "not found"},
-		"/no/such/command":         {exitNotFound, "not found"},
-		plain:                      {exitCannotExec, "permission denied"},
-		os.TempDir():               {exitCannotExec, "is a directory"},
+		"no-such-command-anywhere": {exit.NotFound, "not found"},
+		"/no/such/command":         {exit.NotFound, "not found"},
+		plain:                      {exit.CannotExec, "permission denied"},
+		os.TempDir():               {exit.CannotExec, "is a directory"},
 	} {
 		t.Run(command, func(t *testing.T) {
 			// The server does not exist: the lock cannot even be requested.
-			p := call(t, nowhere, run("job", []string{"--", command})...)
-			assert.Equal(t, test.code, p.wait())
-			p.requireOneLine(test.says)
+			p := commandtest.Call(t, commandtest.Nowhere, run("job", []string{"--", command})...)
+			assert.Equal(t, test.code, p.Wait())
+			p.RequireOneLine(test.says)
 		})
 	}
 }
@@ -178,80 +178,80 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 // Only the attempt shows that a file is of no executable format.
 func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte{0x7f, 'n', 'o'}, 0o700))
-	p := start(t, env, run("job", []string{"--", garbage})...)
-	assert.Equal(t, exitCannotExec, p.wait())
-	p.requireOneLine("exec format error")
-	held, err := server.Client(t).Exists(bounded(t), "job").Result()
+	p := commandtest.Start(t, env, run("job", []string{"--", garbage})...)
+	assert.Equal(t, exit.CannotExec, p.Wait())
+	p.RequireOneLine("exec format error")
+	held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
 	assert.Zero(t, held)
 }
 
 // holder starts a process that holds the lock until the end of its standard input.
-func holder(t *testing.T, env []string, flags ...string) *process {
+func holder(t *testing.T, env []string, flags ...string) *commandtest.Process {
 	t.Helper()
-	p := start(t, env, run("job", sh("echo held; cat"), flags...)...)
-	require.Equal(t, "held", p.line())
+	p := commandtest.Start(t, env, run("job", sh("echo held; cat"), flags...)...)
+	require.Equal(t, "held", p.Line())
 	return p
 }
 
 func TestRunNotAcquired(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	held := holder(t, env)
 	for name, test := range map[string]struct {
 		flags []string
 		code  int
 		least time.Duration
 	}{
-		"nonblock":                {[]string{"-n"}, exitNotAcquired, 0},
+		"nonblock":                {[]string{"-n"}, exit.NotAcquired, 0},
 		"nonblock, code":          {[]string{"-n", "-E", "9"}, 9, 0},
 		"nonblock, code 0":        {[]string{"-nE0"}, 0, 0},
-		"wait zero":               {[]string{"-w", "0"}, exitNotAcquired, 0},
-		"wait, seconds":           {[]string{"-w", "0.3"}, exitNotAcquired, 300 * time.Millisecond},
+		"wait zero":               {[]string{"-w", "0"}, exit.NotAcquired, 0},
+		"wait, seconds":           {[]string{"-w", "0.3"}, exit.NotAcquired, 300 * time.Millisecond},
 		"wait, duration and code": {[]string{"--wait=200ms", "--conflict-exit-code=3"}, 3, 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			p := call(t, env, run("job", sh("echo ran"), test.flags...)...)
-			assert.Equal(t, test.code, p.wait())
+			p := commandtest.Call(t, env, run("job", sh("echo ran"), test.flags...)...)
+			assert.Equal(t, test.code, p.Wait())
 			assert.GreaterOrEqual(t, time.Since(begin), test.least)
-			assert.Empty(t, p.stdout.String())
-			p.requireOneLine("held by another owner")
+			assert.Empty(t, p.Stdout.String())
+			p.RequireOneLine("held by another owner")
 		})
 	}
-	require.NoError(t, held.stdin.Close())
-	assert.Equal(t, 0, held.wait())
+	require.NoError(t, held.Stdin.Close())
+	assert.Equal(t, 0, held.Wait())
 }
 
 func TestRunWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	first := holder(t, env)
-	second := start(t, env, run("job", sh("echo mine"), "--verbose")...)
-	second.awaitError("waiting for lock")
-	third := start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1h")...)
-	third.awaitError("waiting for lock")
-	assert.Empty(t, second.stdout.String())
-	require.NoError(t, first.stdin.Close())
-	assert.Equal(t, 0, first.wait())
-	assert.Equal(t, 0, second.wait())
-	assert.Equal(t, 0, third.wait())
-	assert.Equal(t, "mine\nmine\n", second.stdout.String()+third.stdout.String())
+	second := commandtest.Start(t, env, run("job", sh("echo mine"), "--verbose")...)
+	second.AwaitError("waiting for lock")
+	third := commandtest.Start(t, env, run("job", sh("echo mine"), "--verbose", "-w", "1h")...)
+	third.AwaitError("waiting for lock")
+	assert.Empty(t, second.Stdout.String())
+	require.NoError(t, first.Stdin.Close())
+	assert.Equal(t, 0, first.Wait())
+	assert.Equal(t, 0, second.Wait())
+	assert.Equal(t, 0, third.Wait())
+	assert.Equal(t, "mine\nmine\n", second.Stdout.String()+third.Stdout.String())
 }
 
 func TestRunEnvironment(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	// An outer leasewheel's description of its lock must not shine through.
 	env = append(env, "LEASEWHEEL_LOCK_NAME=outer", "LEASEWHEEL_LOCK_DEADLINE=1", "KEPT=yes")
 	const describe = "env | grep -E '^(LEASEWHEEL_LOCK_|REDIS_URL|KEPT)'"
 
-	variables := func(p *process) map[string]string {
+	variables := func(p *commandtest.Process) map[string]string {
 		all := map[string]string{}
-		for line := range strings.Lines(p.stdout.String()) {
+		for line := range strings.Lines(p.Stdout.String()) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			assert.NotContains(t, all, name, "twice")
 			all[name] = value
@@ -259,26 +259,26 @@ func TestRunEnvironment(t *testing.T) {
 		return all
 	}
 	begin := time.Now()
-	p := start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20m")...)
-	eventually(t, "described", func() bool { return strings.Count(p.stdout.String(), "\n") == 5 })
-	owners, err := server.Client(t).HKeys(bounded(t), "job").Result()
+	p := commandtest.Start(t, env, run("job", sh(describe+"; cat"), "--ttl", "20m")...)
+	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 5 })
+	owners, err := server.Client(t).HKeys(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
-	require.NoError(t, p.stdin.Close())
-	require.Equal(t, 0, p.wait())
+	require.NoError(t, p.Stdin.Close())
+	require.Equal(t, 0, p.Wait())
 	got := variables(p)
 	assert.Equal(t, "job", got["LEASEWHEEL_LOCK_NAME"])
 	assert.Equal(t, "1200000", got["LEASEWHEEL_LOCK_TTL"])
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")
-	assert.NotContains(t, got, redisURLVariable)
+	assert.NotContains(t, got, connect.URLVariable)
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 
-	p = start(t, env, run("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
-	require.Equal(t, 0, p.wait())
+	p = commandtest.Start(t, env, run("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
+	require.Equal(t, 0, p.Wait())
 	got = variables(p)
-	assert.Equal(t, server.URL(), got[redisURLVariable])
+	assert.Equal(t, server.URL(), got[connect.URLVariable])
 	later, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 	assert.Greater(t, later, fence, "the token grows with every grant")
@@ -289,22 +289,22 @@ func TestRunEnvironment(t *testing.T) {
 
 func TestRunVerbose(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("exit 3"), "-v")...)
-	assert.Equal(t, 3, p.wait())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh("exit 3"), "-v")...)
+	assert.Equal(t, 3, p.Wait())
 	for _, says := range []string{`acquired lock "job"`, "fencing token", `released lock "job"`, "exit code 3"} {
-		assert.Contains(t, p.stderr.String(), says)
+		assert.Contains(t, p.Stderr.String(), says)
 	}
 }
 
 func TestRunReadsTheURLFromAFile(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{Password: secret})
+	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte(server.URL()+"\n"), 0o600))
-	p := start(t, nowhere, run("job", sh("echo ran"), "--redis-file", file)...)
-	assert.Equal(t, 0, p.wait())
-	assert.Equal(t, "ran\n", p.stdout.String())
+	p := commandtest.Start(t, commandtest.Nowhere, run("job", sh("echo ran"), "--redis-file", file)...)
+	assert.Equal(t, 0, p.Wait())
+	assert.Equal(t, "ran\n", p.Stdout.String())
 }
 
 // A label is made of any executable's name.
@@ -312,16 +312,16 @@ func TestRunLabelsItsCommand(t *testing.T) {
 	for name, label := range map[string]string{"/usr/bin/backup": "backup", "./näh": "näh", "a\xff\x1b[2J": "a??[2J", "/": "/"} {
 		assert.Equal(t, label, labelOf(name))
 	}
-	p := call(t, nowhere, run("job", sh("true"), "--label", "two\nlines")...)
-	assert.Equal(t, exitUsage, p.wait())
-	assert.Contains(t, p.stderr.String(), "Label is unfit")
+	p := commandtest.Call(t, commandtest.Nowhere, run("job", sh("true"), "--label", "two\nlines")...)
+	assert.Equal(t, exit.Usage, p.Wait())
+	assert.Contains(t, p.Stderr.String(), "Label is unfit")
 }
 
 // While the command runs the lock is on the server in Redisson's format.
 func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
-	client, ctx := server.Client(t), bounded(t)
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	client, ctx := server.Client(t), commandtest.Bounded(t)
 	held := holder(t, env)
 	fields, err := client.HGetAll(ctx, "job").Result()
 	require.NoError(t, err)
@@ -333,8 +333,8 @@ func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 	left, err := client.PTTL(ctx, "job").Result()
 	require.NoError(t, err)
 	require.Positive(t, left)
-	require.NoError(t, held.stdin.Close())
-	assert.Equal(t, 0, held.wait())
+	require.NoError(t, held.Stdin.Close())
+	assert.Equal(t, 0, held.Wait())
 	exists, err := client.Exists(ctx, "job").Result()
 	require.NoError(t, err)
 	assert.Zero(t, exists)
@@ -343,9 +343,9 @@ func TestRunHoldsTheLockInRedissonsFormat(t *testing.T) {
 // A command that has held its lock for too long is ended, and the lock is given back.
 func TestRunMaxHold(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := start(t, env, run("job", sh("cat"), "--max-hold", "100ms")...)
-	assert.Equal(t, exitLost, p.wait())
-	p.requireReport("--max-hold is over")
-	assert.Equal(t, 0, start(t, env, run("job", sh("true"), "-n")...).wait())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, run("job", sh("cat"), "--max-hold", "100ms")...)
+	assert.Equal(t, exit.Lost, p.Wait())
+	p.RequireReport("--max-hold is over")
+	assert.Equal(t, 0, commandtest.Start(t, env, run("job", sh("true"), "-n")...).Wait())
 }

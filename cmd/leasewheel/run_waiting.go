@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -18,7 +20,7 @@ const waitingRefresh = 5 * time.Second
 // showWaiting shows on a terminal that run waits, for how long, and who holds the lock,
 // until the returned function is called. With --verbose, there are messages instead.
 func (r *runCommand) showWaiting(ctx context.Context, begin time.Time) (stop func()) {
-	if r.verbose || !isTerminal(os.Stderr) {
+	if r.verbose || !terminal.Is(os.Stderr) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,13 +42,13 @@ func (r *runCommand) showWaiting(ctx context.Context, begin time.Time) (stop fun
 			}
 		}
 	})
-	m := startMeter(os.Stderr, func() string {
+	m := terminal.StartMeter(os.Stderr, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return waitingLine(r.name, begin, time.Now(), last)
 	})
 	return func() {
-		m.stop()
+		m.Stop()
 		cancel()
 		done.Wait()
 	}
@@ -71,24 +73,24 @@ func (r *runCommand) holder(ctx context.Context) (h holding, err error) {
 		return h, err
 	}
 	first := &info.Holders[0]
-	return holding{owner: clientName(first.Client, first.Owner), since: first.Since, more: info.HolderCount - 1}, nil
+	return holding{owner: output.Client(first.Client, first.Owner), since: first.Since, more: info.HolderCount - 1}, nil
 }
 
 // waitingLine is the line of a run that waits.
 func waitingLine(name string, begin, now time.Time, h holding) string {
-	line := fmt.Sprintf("waiting %v for %s", seconds(now.Sub(begin)), quoted(name))
+	line := fmt.Sprintf("waiting %v for %s", output.Seconds(now.Sub(begin)), output.Quoted(name))
 	switch {
 	case h.inUse > 0:
-		return line + ", permits in use: " + grouped(h.inUse)
+		return line + ", permits in use: " + output.Grouped(h.inUse)
 	case h.owner == "":
 		return line
 	}
 	line += ", held by " + h.owner
 	if h.more > 0 {
-		line += fmt.Sprintf(" +%s", grouped(h.more))
+		line += fmt.Sprintf(" +%s", output.Grouped(h.more))
 	}
 	if !h.since.IsZero() {
-		line += fmt.Sprintf(" for %v", seconds(now.Sub(h.since)))
+		line += fmt.Sprintf(" for %v", output.Seconds(now.Sub(h.since)))
 	}
 	return line
 }

@@ -7,18 +7,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // Elsewhere nothing is shown.
 func TestRunWaitsInSilenceElsewhere(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
-	p := start(t, env, run("job", sh("true"), "-w", "300ms")...)
-	assert.Equal(t, exitNotAcquired, p.wait())
-	p.requireOneLine("not acquired")
+	p := commandtest.Start(t, env, run("job", sh("true"), "-w", "300ms")...)
+	assert.Equal(t, exit.NotAcquired, p.Wait())
+	p.RequireOneLine("not acquired")
 }
 
 func TestWaitingLine(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -87,7 +88,7 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Ping(t.Context()))
-	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100, Retention: time.Hour, RequestTimeout: patience, RetryFor: patience})
+	q, err := delayqueue.New(store, "orders:mails", delayqueue.Config{MaxLength: 100, Retention: time.Hour, RequestTimeout: commandtest.Patience, RetryFor: commandtest.Patience})
 	require.NoError(t, err)
 	_, err = q.PutAll(t.Context(), []delayqueue.Message{{ID: "works"}, {ID: "fails"}, {ID: "later", Delay: time.Hour}, {ID: "never", Delay: time.Hour}})
 	require.NoError(t, err)
@@ -139,6 +140,6 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, stats.Ready)
-	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, q.Shutdown(t.Context()))
 	require.NoError(t, store.Close())
 }

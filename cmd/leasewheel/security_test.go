@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -147,13 +148,13 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	inLine := func() bool {
 		return admin.ZLexCount(t.Context(), "leasewheel_lock_line:{orders:42}", "-", "+").Val() == 1
 	}
-	eventually(t, "in the queue", inLine)
+	commandtest.Eventually(t, "in the queue", inLine)
 	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-granted)
 	if one, ok := admin.(*redis.Client); ok { // before the next wait, which would use the same subscription
-		eventually(t, "unsubscribed", func() bool { return slices.Contains(called(t, one), "unsubscribe") })
+		commandtest.Eventually(t, "unsubscribed", func() bool { return slices.Contains(called(t, one), "unsubscribe") })
 	}
 
 	// A counter that Redisson's fenced lock has counted with is kept without an end.
@@ -170,7 +171,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	lease, err = first.Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
-	eventually(t, "in the queue again", inLine)
+	commandtest.Eventually(t, "in the queue again", inLine)
 	require.NoError(t, admin.Rename(t.Context(), name, "{"+name+"}:taken").Err())
 	require.NotEqual(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
 	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
@@ -278,7 +279,7 @@ func useReadWriteLocks(t *testing.T, admin redis.UniversalClient, newClient func
 			return reader.Unlock(ctx)
 		})
 	}()
-	eventually(t, "claimed", func() bool { return admin.Touch(t.Context(), "leasewheel_lock_claim:{orders:44}").Val() == 1 })
+	commandtest.Eventually(t, "claimed", func() bool { return admin.Touch(t.Context(), "leasewheel_lock_claim:{orders:44}").Val() == 1 })
 	require.Equal(t, renewal.Renewed, renew(t.Context(), store, reader, lock.KindRead))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, reader.Unlock(t.Context()))
@@ -291,7 +292,7 @@ func useSemaphores(t *testing.T, admin redis.UniversalClient, newClient func() r
 	t.Helper()
 	first, store := newTestLocker(t, newClient())
 	second, _ := newTestLocker(t, newClient())
-	work := bounded(t)
+	work := commandtest.Bounded(t)
 
 	mine, theirs := first.Semaphore("orders:45"), second.Semaphore("orders:45")
 	_, err := mine.TrySetPermits(work, 1)
@@ -376,10 +377,10 @@ func useReplicatedLocks(t *testing.T, _ redis.UniversalClient, newClient func() 
 	_, store := newLocker(t, newClient(), replicated, lock.Config{})
 	owner := "c0ffee00-0000-4000-8000-000000000008:1"
 	h := &driver.Hold{Name: "orders:49", Owner: owner, Count: 1, TTL: time.Minute}
-	_, err := store.Acquire(bounded(t), h)
+	_, err := store.Acquire(commandtest.Bounded(t), h)
 	require.ErrorIs(t, err, redisstore.ErrUnreplicated)
 	h.Count = 0
-	_, err = store.Release(bounded(t), h)
+	_, err = store.Release(commandtest.Bounded(t), h)
 	require.NoError(t, err)
 }
 
@@ -409,7 +410,7 @@ func renew(ctx context.Context, store *redisstore.Store, lease *lock.Lease, kind
 func awaitLater(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	begun := client.Time(t.Context()).Val()
-	eventually(t, "later", func() bool { return client.Time(t.Context()).Val().Sub(begun) > 2*time.Millisecond })
+	commandtest.Eventually(t, "later", func() bool { return client.Time(t.Context()).Val().Sub(begun) > 2*time.Millisecond })
 }
 
 // inspectLocks inspects locks of every kind, held and awaited, and forces them open.
@@ -526,7 +527,7 @@ func newLocker(t *testing.T, client redis.UniversalClient, kept redisstore.Confi
 	t.Helper()
 	store, err := redisstore.New(client, kept)
 	require.NoError(t, err)
-	c.RequestTimeout = cmp.Or(c.RequestTimeout, patience)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, commandtest.Patience)
 	locker, err := lock.New(store, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -104,8 +107,8 @@ func newShell(t *testing.T, quorum bool) *shell {
 		}
 	}
 	s.urls = strings.NewReplacer(addresses...)
-	s.env = append(os.Environ(), actAsCommand+"=1", "LEASEWHEEL_TEST_PROGRAM="+program, "GORACE=atexit_sleep_ms=0",
-		redisURLVariable+"="+server.URL(), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"))
+	s.env = append(os.Environ(), commandtest.ActAsCommand+"=1", "LEASEWHEEL_TEST_PROGRAM="+program, "GORACE=atexit_sleep_ms=0",
+		connect.URLVariable+"="+server.URL(), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"))
 	s.write(t, "secrets/redis", server.URL())
 	s.write(t, "secrets/shop", "secret")
 	s.write(t, "secrets/worker", "token-of-worker\n")
@@ -139,7 +142,7 @@ func (s *shell) run(t *testing.T, line string) (int, string) {
 	ctx := t.Context()
 	command := exec.CommandContext(ctx, "sh", "-c", s.urls.Replace(line))
 	command.Dir, command.Env = s.folder, s.env
-	command.WaitDelay = patience // what the shell has started may outlive it, and keep its output open
+	command.WaitDelay = commandtest.Patience // what the shell has started may outlive it, and keep its output open
 	if strings.HasPrefix(line, "make ") {
 		command = exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "make", "make -n", 1)) // names the commands only
 		command.Dir = moduleDir(t)
@@ -221,7 +224,7 @@ func runBlock(t *testing.T, lines []string) {
 		code, out := s.run(t, line)
 		accepted := []int{0}
 		if slices.ContainsFunc(measuring, func(begin string) bool { return strings.HasPrefix(line, begin) }) {
-			accepted = []int{0, 1, 2, exitOverloaded}
+			accepted = []int{0, 1, 2, exit.Overloaded}
 		}
 		assert.Contains(t, accepted, code, "%s\n%s", line, out)
 		if !slices.Contains(accepted, 1) {

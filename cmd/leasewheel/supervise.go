@@ -44,7 +44,7 @@ type supervisor struct {
 	child    *child
 	lease    *lock.Lease
 	signals  <-chan os.Signal
-	terminal *terminal
+	terminal *controllingTerminal
 	policy   lossPolicy
 	maxHold  time.Duration // zero: no limit
 	say      func(format string, args ...any)

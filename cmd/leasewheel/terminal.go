@@ -8,46 +8,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal, which only one process group at a time may read:
+// controllingTerminal is the controlling terminal, which only one process group at a time may read:
 // the foreground group. A command in a group of its own is stopped when it reads. Only
 // then it gets the foreground, since a pager in our pipeline may be reading keys. With a
-// nil terminal it never does.
-type terminal struct {
+// nil one it never does.
+type controllingTerminal struct {
 	tty   *os.File
 	group int // ours
 }
 
 // openTerminal returns the controlling terminal, or nil if there is none.
-func openTerminal() *terminal {
+func openTerminal() *controllingTerminal {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return nil
 	}
-	return &terminal{tty: tty, group: unix.Getpgrp()}
+	return &controllingTerminal{tty: tty, group: unix.Getpgrp()}
 }
 
 // heldBy reports whether group is the foreground group.
-func (t *terminal) heldBy(group int) bool {
+func (t *controllingTerminal) heldBy(group int) bool {
 	foreground, err := unix.IoctlGetInt(int(t.tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground == group
 }
 
 // giveForeground gives the foreground to group if our group has it, and reports whether it did.
-func (t *terminal) giveForeground(group int) bool {
+func (t *controllingTerminal) giveForeground(group int) bool {
 	return t != nil && t.heldBy(t.group) && t.give(group)
 }
 
 // reclaim takes the foreground back if group has it, and reports whether it did. The
 // caller ignores SIGTTOU, which the kernel sends to a background group for this.
-func (t *terminal) reclaim(group int) bool {
+func (t *controllingTerminal) reclaim(group int) bool {
 	return t != nil && t.heldBy(group) && t.give(t.group)
 }
 
-func (t *terminal) give(group int) bool {
+func (t *controllingTerminal) give(group int) bool {
 	return unix.IoctlSetPointerInt(int(t.tty.Fd()), unix.TIOCSPGRP, group) == nil
 }
 
-func (t *terminal) close() {
+func (t *controllingTerminal) close() {
 	if t != nil {
 		t.tty.Close()
 	}

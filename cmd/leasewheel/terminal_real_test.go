@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
@@ -32,7 +35,7 @@ type console struct {
 // cannot be stopped; so a shell leads it and leasewheel is its foreground job.
 func openConsole(t *testing.T, env []string, args ...string) *console {
 	t.Helper()
-	master, slave := newPseudoTerminal(t)
+	master, slave := commandtest.OpenTerminal(t)
 	defer slave.Close()
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -43,7 +46,7 @@ func openConsole(t *testing.T, env []string, args ...string) *console {
 		t: t, cmd: exec.Command("bash", append([]string{"--norc", "-c", script, program}, args...)...),
 		keys: master, lines: make(chan string, 1000), done: make(chan struct{}),
 	}
-	c.cmd.Env = append(append(os.Environ(), actAsCommand+"=1", "GORACE=atexit_sleep_ms=0"), env...)
+	c.cmd.Env = append(append(os.Environ(), commandtest.ActAsCommand+"=1", "GORACE=atexit_sleep_ms=0"), env...)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, slave
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, c.cmd.Start())
@@ -66,7 +69,7 @@ func (c *console) close() {
 	_ = c.cmd.Wait()
 	select { // the rest of the session got SIGHUP
 	case <-c.done:
-	case <-time.After(patience):
+	case <-time.After(commandtest.Patience):
 		c.t.Error("something holds the terminal open")
 	}
 	c.keys.Close()
@@ -103,7 +106,7 @@ func (c *console) await(text string) {
 			if strings.Contains(line, text) {
 				return
 			}
-		case <-time.After(patience):
+		case <-time.After(commandtest.Patience):
 			require.FailNow(c.t, "never shown", "%q in %q", text, seen)
 		}
 	}
@@ -117,7 +120,7 @@ const (
 
 // A command in a process group of its own may read the terminal nevertheless.
 func TestRunCommandReadsTheTerminal(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	c := openConsole(t, env, run("job", sh("echo your name?; read name; echo hello $name; read place; echo from $place"))...)
 	c.await("your name?")
 	c.press("ada\n")
@@ -129,7 +132,7 @@ func TestRunCommandReadsTheTerminal(t *testing.T) {
 
 // Ctrl-C ends the command, whether or not it has the terminal.
 func TestRunCtrlC(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	for name, script := range map[string]string{
 		"without the terminal": "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.02; done",
 		"with the terminal":    "trap 'echo caught; exit 5' INT; read line; echo ready; read line",
@@ -149,7 +152,7 @@ func TestRunCtrlC(t *testing.T) {
 
 // Ctrl-Z stops the whole job, and fg continues it, including the terminal.
 func TestRunCtrlZ(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	for name, script := range map[string]string{
 		"without the terminal": "echo ready; while ! [ -e \"$0\" ]; do sleep 0.02; done; echo resumed; read line; echo got $line",
 		"with the terminal":    "read line; echo ready; read line; echo got $line",
@@ -164,7 +167,7 @@ func TestRunCtrlZ(t *testing.T) {
 			c.signal(ctrlZ)
 			c.await("stopped")
 			require.NoError(t, os.WriteFile(flag, nil, 0o600))
-			held, err := server.Client(t).Exists(bounded(t), "job").Result()
+			held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 			require.NoError(t, err)
 			assert.EqualValues(t, 1, held, "a stopped job keeps its lock, for a TTL")
 			c.press("go on\n")
@@ -180,23 +183,23 @@ func TestRunCtrlZ(t *testing.T) {
 
 // A job that was stopped for longer than its lease gets its signal when it continues.
 func TestRunStoppedForTooLong(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
+	_, env := commandtest.OnServer(t, redistest.Config{})
 	c := openConsole(t, env, run("job", sh(untilTerm), "--ttl", "3s", "--grace", "1s")...)
 	c.await("held")
 	c.signal(ctrlZ)
 	c.await("stopped")
-	next := start(t, env, run("job", sh("echo mine"))...)
-	assert.Equal(t, "mine", next.line())
-	assert.Equal(t, 0, next.wait())
+	next := commandtest.Start(t, env, run("job", sh("echo mine"))...)
+	assert.Equal(t, "mine", next.Line())
+	assert.Equal(t, 0, next.Wait())
 	c.press("go on\n")
 	c.await("terminated")
-	c.await("exit " + itoa(exitLost))
+	c.await("exit " + itoa(exit.Lost))
 }
 
 // On a terminal each refresh is drawn over the one before, and Ctrl-C ends the command with
 // exit code 0 and leaves the last refresh.
 func TestWatchOnATerminal(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
 	c := openConsole(t, env, "watch", "-i", "100ms")
@@ -204,13 +207,13 @@ func TestWatchOnATerminal(t *testing.T) {
 	require.NoError(t, client.Del(t.Context(), "fair").Err())
 	c.await("4 locks")
 	c.signal(ctrlC)
-	c.await(clearLine + "exit 0") // no ^C is left before the prompt
+	c.await(terminal.ClearLine + "exit 0") // no ^C is left before the prompt
 }
 
 // On a terminal a waiting run shows who holds the lock, and clears the line before the
 // command prints.
 func TestRunShowsThatItWaits(t *testing.T) {
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	require.NoError(t, client.HSet(t.Context(), "job", java+":1", 1).Err())
 	require.NoError(t, client.PExpire(t.Context(), "job", time.Hour).Err())
@@ -218,7 +221,7 @@ func TestRunShowsThatItWaits(t *testing.T) {
 	assert.Regexp(t, `waiting \d+s for job, held by `+java+`:1`, waitingShown(c, "held by"))
 	require.NoError(t, client.Del(t.Context(), "job").Err())
 	require.NoError(t, client.Publish(t.Context(), "redisson_lock__channel:{job}", 0).Err())
-	c.await(clearLine + "mine")
+	c.await(terminal.ClearLine + "mine")
 	c.await("exit 0")
 }
 
@@ -229,7 +232,7 @@ func waitingShown(c *console, text string) string {
 	defer press.Stop()
 	begin := time.Now()
 	for shown := ""; ; {
-		require.Less(c.t, time.Since(begin), patience, "no line")
+		require.Less(c.t, time.Since(begin), commandtest.Patience, "no line")
 		select {
 		case shown = <-c.lines:
 		case <-press.C:
@@ -243,12 +246,12 @@ func waitingShown(c *console, text string) string {
 
 // Permits have no owners; their number is shown.
 func TestRunShowsThatItWaitsForAPermit(t *testing.T) {
-	_, env := onServer(t, redistest.Config{})
-	holder := start(t, env, run("job", sh("echo held; cat"), "--permits", "1")...)
-	require.Equal(t, "held", holder.line())
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	holder := commandtest.Start(t, env, run("job", sh("echo held; cat"), "--permits", "1")...)
+	require.Equal(t, "held", holder.Line())
 	c := openConsole(t, env, run("job", sh("echo mine"), "--permits", "1")...)
 	assert.Regexp(t, `waiting \d+s for job, permits in use: 1`, waitingShown(c, "in use"))
-	require.NoError(t, holder.stdin.Close())
-	c.await(clearLine + "mine")
+	require.NoError(t, holder.Stdin.Close())
+	c.await(terminal.ClearLine + "mine")
 	c.await("exit 0")
 }

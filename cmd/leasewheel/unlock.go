@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -57,13 +59,13 @@ func newUnlockCommand() *cobra.Command {
 
 func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	if len(names) == 0 {
-		return usageError(cmd, errors.New("NAME is missing"))
+		return exit.UsageError(cmd, errors.New("NAME is missing"))
 	}
-	if err := u.stored.validateNames(names...); err != nil {
-		return usageError(cmd, err)
+	if err := u.stored.ValidateNames(names...); err != nil {
+		return exit.UsageError(cmd, err)
 	}
 	if !u.force {
-		return usageError(cmd, errors.New("unlock takes locks away from holders that may be at work; confirm with --force"))
+		return exit.UsageError(cmd, errors.New("unlock takes locks away from holders that may be at work; confirm with --force"))
 	}
 	if err := u.open(cmd); err != nil {
 		return err
@@ -76,7 +78,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 		sights := u.look(func(v *view) (lock.Info, error) {
 			info, err := v.locker.ForceRelease(cmd.Context(), name)
 			if err != nil {
-				err = fmt.Errorf("lock %s: %w", quoted(name), err)
+				err = fmt.Errorf("lock %s: %w", output.Quoted(name), err)
 			}
 			return info, err
 		})
@@ -86,18 +88,18 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 				continue
 			}
 			if err := u.print(cmd.OutOrStdout(), &s); err != nil {
-				return exitf(exitUnavailable, "writing what was done: %w", err)
+				return exit.Errorf(exit.Unavailable, "writing what was done: %w", err)
 			}
 			held = held || s.Held()
 			if s.Foreign != "" {
-				foreign = cmp.Or(foreign, exitf(exitUnavailable, "%s is a %s, not a lock of this format; it was left alone", s.subject(), quoted(s.Foreign)))
+				foreign = cmp.Or(foreign, exit.Errorf(exit.Unavailable, "%s is a %s, not a lock of this format; it was left alone", s.subject(), output.Quoted(s.Foreign)))
 			}
 		}
 		if err := failure(cmd, sights); err != nil {
 			return err
 		}
 		if !held {
-			free = &exitError{code: exitNotHeld} // reported already
+			free = &exit.Error{Code: exit.NotHeld} // reported already
 		}
 	}
 	return cmp.Or(foreign, free)
@@ -106,15 +108,15 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 // subject names a lock, and its server if there are several.
 func (s *sight) subject() string {
 	if s.label == "" {
-		return quoted(s.Name)
+		return output.Quoted(s.Name)
 	}
-	return quoted(s.Name) + " at " + s.label
+	return output.Quoted(s.Name) + " at " + s.label
 }
 
 // print prints the state of a lock before it was forced open.
 func (u *unlockCommand) print(w io.Writer, was *sight) error {
 	if u.json {
-		return writeEscaped(w, reportOf(was.label, &was.Info), "")
+		return output.WriteEscaped(w, reportOf(was.label, &was.Info), "")
 	}
 	if was.Foreign != "" {
 		return nil // reported on standard error
@@ -130,7 +132,7 @@ func (u *unlockCommand) print(w io.Writer, was *sight) error {
 		}
 	}
 	if more := was.HolderCount - int64(len(was.Holders)); more > 0 {
-		_, err := fmt.Fprintf(w, "%s: and from %s more\n", was.subject(), grouped(more))
+		_, err := fmt.Fprintf(w, "%s: and from %s more\n", was.subject(), output.Grouped(more))
 		return err
 	}
 	return nil

@@ -15,6 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -46,13 +50,13 @@ const minWatchInterval = 100 * time.Millisecond
 // watchCommand is one execution of `leasewheel watch`.
 type watchCommand struct {
 	lookup
-	interval durationFlag
+	interval duration.Flag
 	count    int
 	out      io.Writer
 }
 
 func newWatchCommand() *cobra.Command {
-	w := &watchCommand{interval: durationFlag(2 * time.Second)}
+	w := &watchCommand{interval: duration.Flag(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "watch [flags] [PATTERN]",
 		Short:   "Show the held locks as they change",
@@ -70,15 +74,15 @@ func newWatchCommand() *cobra.Command {
 }
 
 func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
-	pattern, err := patternOf(cmd, args)
+	pattern, err := connect.Pattern(cmd, args)
 	if err != nil {
 		return err
 	}
 	switch {
 	case time.Duration(w.interval) < minWatchInterval:
-		return usageError(cmd, fmt.Errorf("--interval %v: accepted are durations from %v up", &w.interval, minWatchInterval))
+		return exit.UsageError(cmd, fmt.Errorf("--interval %v: accepted are durations from %v up", &w.interval, minWatchInterval))
 	case w.count < 0:
-		return usageError(cmd, fmt.Errorf("--count %d: accepted are numbers from 1 up, and 0 for no end", w.count))
+		return exit.UsageError(cmd, fmt.Errorf("--count %d: accepted are numbers from 1 up, and 0 for no end", w.count))
 	}
 	if err := w.open(cmd); err != nil {
 		return err
@@ -91,7 +95,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case w.json:
 		return w.refreshEach(ctx, cmd, pattern, w.writeDocument)
-	case isFile && isTerminal(file):
+	case isFile && terminal.Is(file):
 		s := newScreen(file, time.Duration(w.interval))
 		return cmp.Or(w.refreshEach(ctx, cmd, pattern, s.show), s.end())
 	}
@@ -102,7 +106,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 // does not answer a request in time has failed this refresh.
 func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, pattern string, show func(*refresh) error) error {
 	for _, v := range w.views {
-		limitRequests(v.server.client, lock.DefaultRequestTimeout)
+		connect.LimitRequests(v.server.Client, lock.DefaultRequestTimeout)
 	}
 	ticker := time.NewTicker(time.Duration(w.interval))
 	defer ticker.Stop()
@@ -116,7 +120,7 @@ func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, patt
 			return r.permanent
 		}
 		if err := show(r); err != nil {
-			return exitf(exitUnavailable, "writing the list: %w", err)
+			return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
 		}
 		last = r.views
 		if n == w.count {
@@ -186,8 +190,8 @@ func (v *view) list(ctx context.Context, pattern string) (locks []lock.Info, err
 
 // outage reports whether a later refresh may succeed after err, reported as failure.
 func outage(err, failure error) bool {
-	_, mismatched := errors.AsType[*mismatchError](failure)
-	return errors.Is(err, lock.ErrUnavailable) && !mismatched && !untrusted(err)
+	_, mismatched := errors.AsType[*connect.MismatchError](failure)
+	return errors.Is(err, lock.ErrUnavailable) && !mismatched && !connect.Untrusted(err)
 }
 
 // failure returns the first failure of a server.

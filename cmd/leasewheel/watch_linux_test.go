@@ -6,12 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 )
 
 // The frames of a screen: the second is drawn over the first, and a terminal with another
 // size is cleared.
 func TestScreenIsRedrawnInPlace(t *testing.T) {
-	master, slave := newPseudoTerminal(t)
+	master, slave := commandtest.OpenTerminal(t)
 	defer master.Close()
 	resize := func(columns uint16) {
 		require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))

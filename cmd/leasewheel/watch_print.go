@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // refreshReport is a refresh in JSON. docs/watch.schema.json describes it.
@@ -27,10 +29,10 @@ func (w *watchCommand) writeDocument(r *refresh) error {
 	}
 	for _, v := range r.views {
 		if v.err != nil {
-			report.Failures = append(report.Failures, failureReport{v.label, oneLine(v.err)})
+			report.Failures = append(report.Failures, failureReport{v.label, output.OneLine(v.err)})
 		}
 	}
-	return writeEscaped(w.out, report, "")
+	return output.WriteEscaped(w.out, report, "")
 }
 
 // writeLine prints a refresh as a line for people.
@@ -49,7 +51,7 @@ func (w *watchCommand) writeLine(r *refresh) error {
 	}
 	for _, v := range r.views {
 		if v.err != nil {
-			line.WriteString("  " + visible(oneLine(v.err)))
+			line.WriteString("  " + output.Visible(output.OneLine(v.err)))
 		}
 	}
 	_, err := fmt.Fprintln(w.out, line.String())
@@ -62,12 +64,5 @@ func countsOf(rows []watchedLock) string {
 	for _, row := range rows {
 		waiters += row.info.WaiterCount
 	}
-	return counted(int64(len(rows)), "lock") + ", " + counted(waiters, "waiter")
-}
-
-func counted(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return grouped(n) + " " + noun
+	return output.Counted(int64(len(rows)), "lock") + ", " + output.Counted(waiters, "waiter")
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
 
 // maxScreenWidth is how wide a screen is drawn at most, in columns.
@@ -61,7 +64,7 @@ func (s *screen) show(r *refresh) error {
 // end clears the line below the last refresh, where the terminal has echoed Ctrl-C as ^C,
 // for the shell's prompt.
 func (s *screen) end() error {
-	_, err := s.out.WriteString(clearLine)
+	_, err := s.out.WriteString(terminal.ClearLine)
 	return err
 }
 
@@ -79,7 +82,7 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 		if v.err == nil {
 			continue
 		}
-		text := visible(oneLine(v.err))
+		text := output.Visible(output.OneLine(v.err))
 		if !v.at.IsZero() {
 			text = fmt.Sprintf("%s old: %s", sinceThen(v.at, r.at), text)
 		}
@@ -94,7 +97,7 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 		}
 		lines = append(lines, table(narrowed(r.cells(shown), width), width)...)
 		if more := int64(len(rows) - len(shown)); more > 0 {
-			lines = append(lines, fmt.Sprintf("and %s more; a PATTERN narrows the list", grouped(more)))
+			lines = append(lines, fmt.Sprintf("and %s more; a PATTERN narrows the list", output.Grouped(more)))
 		}
 	}
 	for i := range lines {
@@ -113,7 +116,7 @@ func (r *refresh) cells(rows []watchedLock) [][]string {
 	for _, row := range rows {
 		info := *row.info
 		if info.TTL > time.Second {
-			info.TTL = seconds(info.TTL)
+			info.TTL = output.Seconds(info.TTL)
 		}
 		cell := strings.Split(tableRow(&info, row.at, wholeSeconds), "\t")
 		if len(r.views) > 1 {
@@ -125,10 +128,7 @@ func (r *refresh) cells(rows []watchedLock) [][]string {
 }
 
 // wholeSeconds writes an age so that the columns keep their widths between refreshes.
-func wholeSeconds(since, now time.Time) string { return seconds(now.Sub(since)).String() }
-
-// seconds drops what changes faster than a person reads.
-func seconds(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Second) }
+func wholeSeconds(since, now time.Time) string { return output.Seconds(now.Sub(since)).String() }
 
 // readableWidth is how many columns of a name or an owner are enough to know it by.
 const readableWidth = 14
@@ -203,7 +203,7 @@ func cut(text string, width int) string {
 	var b strings.Builder
 	used := 1 // of the ellipsis
 	for _, r := range text {
-		if used += columnsOf(r); used > width {
+		if used += terminal.ColumnsOf(r); used > width {
 			break
 		}
 		b.WriteRune(r)
@@ -214,18 +214,7 @@ func cut(text string, width int) string {
 // columns returns how many columns of a terminal text takes at most.
 func columns(text string) (n int) {
 	for _, r := range text {
-		n += columnsOf(r)
+		n += terminal.ColumnsOf(r)
 	}
 	return n
-}
-
-// columnsOf counts two columns for every character of a script that has wide ones. Some
-// take one or none, so that a line may be shorter than counted, and never longer.
-func columnsOf(r rune) int {
-	const firstWide = 0x1100            // Hangul; no character below is wide
-	block := r >= 0x2580 && r <= 0x259f // as in a bar of progress
-	if r >= firstWide && r != '…' && !block {
-		return 2
-	}
-	return 1
 }

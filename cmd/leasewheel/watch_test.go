@@ -16,6 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -24,12 +28,12 @@ import (
 
 func TestWatchPrintsALineForEachRefresh(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	locks(t, server.Client(t))
-	text := ask(t, env, exitOK, "watch", "-n", "2", "-i", "100ms")
+	text := commandtest.Ask(t, env, exit.OK, "watch", "-n", "2", "-i", "100ms")
 	assert.Regexp(t, `^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  5 locks, 2 waiters\n){2}$`, text)
-	assert.Regexp(t, `^\S+  2 locks, 0 waiters\n$`, ask(t, env, exitOK, "watch", "-n", "1", "orders:*"))
-	assert.Regexp(t, `^\S+  1 lock, 0 waiters\n$`, ask(t, env, exitOK, "watch", "-n", "1", "orders:42"))
+	assert.Regexp(t, `^\S+  2 locks, 0 waiters\n$`, commandtest.Ask(t, env, exit.OK, "watch", "-n", "1", "orders:*"))
+	assert.Regexp(t, `^\S+  1 lock, 0 waiters\n$`, commandtest.Ask(t, env, exit.OK, "watch", "-n", "1", "orders:42"))
 }
 
 // document reads a line of watch --json.
@@ -42,33 +46,33 @@ func document(t *testing.T, line string) (report refreshReport) {
 	}
 	var any any
 	require.NoError(t, json.Unmarshal([]byte(line), &any))
-	require.Empty(t, readSchema(t, "watch").faults("", any), line)
+	require.Empty(t, commandtest.ReadSchema(t, "watch").Faults("", any), line)
 	require.NoError(t, json.Unmarshal([]byte(line), &report))
 	return report
 }
 
 func TestWatchJSON(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
-	p := start(t, env, "watch", "--json", "-i", "100ms")
-	assert.Empty(t, document(t, p.line()).Locks)
+	p := commandtest.Start(t, env, "watch", "--json", "-i", "100ms")
+	assert.Empty(t, document(t, p.Line()).Locks)
 	locks(t, client)
 	var report refreshReport
 	for len(report.Locks) < 5 {
-		report = document(t, p.line())
+		report = document(t, p.Line())
 	}
 	assert.Equal(t, "evil\u202e\u2028name", report.Locks[0].Name, "by name")
 	assert.Equal(t, "web-1", report.Locks[2].Holders[0].Client.Host)
 	assert.Empty(t, report.Failures)
-	assert.NotContains(t, p.stdout.String(), "\u202e")
+	assert.NotContains(t, p.Stdout.String(), "\u202e")
 	require.NoError(t, client.Del(t.Context(), "orders:42").Err())
 	for len(report.Locks) == 5 {
-		report = document(t, p.line())
+		report = document(t, p.Line())
 	}
-	p.signal(syscall.SIGINT)
-	assert.Equal(t, exitOK, p.wait())
-	assert.Empty(t, p.stderr.String())
+	p.Signal(syscall.SIGINT)
+	assert.Equal(t, exit.OK, p.Wait())
+	assert.Empty(t, p.Stderr.String())
 }
 
 // An outage of the server is in the refreshes, which go on, and then list its locks again.
@@ -76,12 +80,12 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"--json", "--json=false"} {
 		t.Run(form, func(t *testing.T) {
-			server, env := onServer(t, redistest.Config{AOF: true})
+			server, env := commandtest.OnServer(t, redistest.Config{AOF: true})
 			locks(t, server.Client(t))
-			p := start(t, env, "watch", form, "-i", "100ms")
+			p := commandtest.Start(t, env, "watch", form, "-i", "100ms")
 			await := func(text string) {
 				t.Helper()
-				for !strings.Contains(p.line(), text) {
+				for !strings.Contains(p.Line(), text) {
 				}
 			}
 			there := map[string]string{"--json": `"name":"orders:42"`, "--json=false": "  5 locks"}[form]
@@ -90,9 +94,9 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 			await("server ")
 			server.Restart(t)
 			await(there)
-			p.signal(syscall.SIGTERM)
-			assert.Equal(t, exitOK, p.wait())
-			assert.Empty(t, p.stderr.String())
+			p.Signal(syscall.SIGTERM)
+			assert.Equal(t, exit.OK, p.Wait())
+			assert.Empty(t, p.Stderr.String())
 		})
 	}
 }
@@ -100,12 +104,12 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 // With a count, a failure of the last refresh is the exit code.
 func TestWatchReportsTheLastFailure(t *testing.T) {
 	t.Parallel()
-	server, env := onServer(t, redistest.Config{})
+	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Kill()
-	p := call(t, env, "watch", "-n", "1")
-	assert.Equal(t, exitUnavailable, p.wait())
-	assert.Contains(t, p.stdout.String(), "server ")
-	p.requireOneLine("server ")
+	p := commandtest.Call(t, env, "watch", "-n", "1")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	assert.Contains(t, p.Stdout.String(), "server ")
+	p.RequireOneLine("server ")
 }
 
 // The servers that answer are listed beside one that does not.
@@ -120,9 +124,9 @@ func TestWatchSeveralServers(t *testing.T) {
 		args = append(args, "--redis", server.URL())
 	}
 	servers[1].Kill()
-	p := call(t, nil, args...)
-	assert.Equal(t, exitUnavailable, p.wait())
-	report := document(t, p.stdout.String())
+	p := commandtest.Call(t, nil, args...)
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	report := document(t, p.Stdout.String())
 	assert.Len(t, report.Locks, 2)
 	require.Len(t, report.Failures, 1)
 	_, address := servers[1].Addr()
@@ -132,12 +136,12 @@ func TestWatchSeveralServers(t *testing.T) {
 // A failure that no later refresh would mend ends the command.
 func TestWatchEndsWithAPermanentError(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{Password: secret})
+	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	_, path := server.Addr()
-	p := call(t, []string{redisURLVariable + "=unix://" + path}, "watch")
-	assert.Equal(t, exitUnavailable, p.wait())
-	p.requireOneLine("server ")
-	assert.Empty(t, p.stdout.String())
+	p := commandtest.Call(t, []string{connect.URLVariable + "=unix://" + path}, "watch")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("server ")
+	assert.Empty(t, p.Stdout.String())
 }
 
 func TestWatchArguments(t *testing.T) {
@@ -150,22 +154,22 @@ func TestWatchArguments(t *testing.T) {
 		"pattern \"[a\"":   {"[a"},
 		"--redis and --re": {"--redis-file", "x"},
 	} {
-		p := call(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
-		assert.Equal(t, exitUsage, p.wait(), args)
-		p.requireOneLine(text)
+		p := commandtest.Call(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine(text)
 	}
 }
 
 // A reader that closes the pipe ends the command.
 func TestWatchIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
-	_, env := onServer(t, redistest.Config{})
-	p := startWith(t, env, func(cmd *exec.Cmd) {
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
 		cmd.Args = []string{"/bin/sh", "-c", `"$0" watch -i 100ms | head -n 1 | wc -l`, cmd.Path}
 		cmd.Path = "/bin/sh"
 	})
-	assert.Equal(t, "1", strings.TrimSpace(p.line()))
-	assert.Equal(t, 0, p.wait())
+	assert.Equal(t, "1", strings.TrimSpace(p.Line()))
+	assert.Equal(t, 0, p.Wait())
 }
 
 // screenOf returns the lines of a refresh of locks with the names.
@@ -243,7 +247,7 @@ func TestScreenOfAnOutage(t *testing.T) {
 	assert.Contains(t, lines[4], "orders:42")
 }
 
-// A server that hangs is reported with each refresh, and the age of its locks grows, until
+// A connect.Server that hangs is reported with each refresh, and the age of its locks grows, until
 // it answers again.
 func TestWatchOfAFrozenServer(t *testing.T) {
 	t.Parallel()
@@ -265,8 +269,8 @@ func TestWatchOfAFrozenServer(t *testing.T) {
 		require.NoError(t, err)
 		defer lease.Unlock(t.Context()) //nolint:errcheck // the lease may have ended
 
-		w := &watchCommand{interval: durationFlag(interval), count: 8}
-		w.views = []view{{server: &server{client: client, store: store}, locker: watched}}
+		w := &watchCommand{interval: duration.Flag(interval), count: 8}
+		w.views = []view{{server: &connect.Server{Client: client, Store: store}, locker: watched}}
 		cmd := &cobra.Command{}
 		cmd.SetContext(t.Context())
 		begin, ages := time.Now(), []time.Duration{}

@@ -48,7 +48,7 @@ func readmeQueue(ctx context.Context, store *redisstore.Store, reminder []byte) 
 	if err != nil {
 		return err
 	}
-	defer queue.Close(context.WithoutCancel(ctx))
+	defer queue.Shutdown(context.WithoutCancel(ctx))
 
 	message := delayqueue.Message{ID: "invoice 7", Payload: reminder, Delay: time.Second}
 	if _, err := queue.Put(ctx, message); err != nil && !errors.Is(err, delayqueue.ErrDuplicate) {

@@ -32,7 +32,7 @@ func ExampleConfig_retention() {
 		_, err = queue.Get(ctx, "typo")
 	}
 	fmt.Println(err)
-	queue.Close(ctx)
+	queue.Shutdown(ctx)
 	// Output:
 	// delayqueue: "mails": message "typo": delayqueue: no such message
 }

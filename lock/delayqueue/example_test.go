@@ -21,7 +21,7 @@ func exampleQueue() (*delayqueue.Queue, func()) {
 	if err != nil {
 		panic(err)
 	}
-	t.Cleanup(func() { queue.Close(context.Background()) })
+	t.Cleanup(func() { queue.Shutdown(context.Background()) })
 	return queue, t.End
 }
 
@@ -55,7 +55,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	defer queue.Close(context.Background())
+	defer queue.Shutdown(context.Background())
 	fmt.Println(queue.Name())
 	// Output: mails
 }

@@ -90,7 +90,7 @@ func Example_worker() {
 	}
 	stats, err := queue.Stats(ctx)
 	fmt.Println("still waiting:", stats.Delayed, err)
-	fmt.Println("closed:", queue.Close(ctx))
+	fmt.Println("closed:", queue.Shutdown(ctx))
 	// Output:
 	// <nil>
 	// welcome 7: Welcome!

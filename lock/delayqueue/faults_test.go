@@ -290,14 +290,27 @@ func (c *unsubscribable) Write(p []byte) (int, error) {
 }
 
 func (c *unsubscribable) Read(p []byte) (int, error) {
+	if n := c.refusal(p); n > 0 { // the client has set its own deadline since
+		return n, nil
+	}
 	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil && c.refused {
-		c.refused = false
-		return copy(p, "-NOPERM this user has no permissions to run the 'subscribe' command\r\n"), nil
+	if err != nil {
+		if n := c.refusal(p); n > 0 {
+			return n, nil
+		}
 	}
 	return n, err
+}
+
+// refusal reads the refusal, if there is one.
+func (c *unsubscribable) refusal(p []byte) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.refused {
+		return 0
+	}
+	c.refused = false
+	return copy(p, "-NOPERM this user has no permissions to run the 'subscribe' command\r\n")
 }
 
 // A worker without a subscription finds messages by polling, and does not subscribe at

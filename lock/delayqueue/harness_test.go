@@ -58,7 +58,7 @@ func openNamed(t testing.TB, client redis.UniversalClient, name string, c config
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		assert.NoError(t, q.Close(ctx))
+		assert.NoError(t, q.Shutdown(ctx))
 		assert.NoError(t, store.Close())
 	})
 	return q

@@ -215,7 +215,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	q, err := delayqueue.New(store, mails, config{RequestTimeout: time.Minute, RetryFor: time.Minute})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background())) })
+	t.Cleanup(func() { assert.NoError(t, q.Shutdown(context.Background())) })
 	l, err := lock.New(store, lock.Config{TTL: time.Hour, RequestTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })

@@ -55,7 +55,7 @@ type Config struct {
 	Retention time.Duration
 
 	// Wheel is the timer for due messages. Default: the queue's own wheel with a tick of
-	// 1 ms, from the first Work until Close.
+	// 1 ms, from the first Work until Close or Shutdown.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog that renews the workers' leases. Its Wheel and
 	// Logger are replaced by those of this Config.
@@ -101,7 +101,7 @@ type Queue struct {
 	keys   []string
 	config Config
 
-	// closed ends with Close, which stops every worker.
+	// closed ends with Close or Shutdown, which stop every worker.
 	closed context.Context
 	close  context.CancelCauseFunc
 
@@ -147,10 +147,21 @@ func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Close ends every [Queue.Work], as the end of its context does, and waits for them. If
-// ctx ends first, the leases of messages in handlers are lost, and the error reports that
-// handlers still run. A second Close waits as well.
-func (q *Queue) Close(ctx context.Context) error {
+// Close ends the queue at once: every [Queue.Work], and the lease of every message in a handler.
+// The handlers' contexts end with [ErrLost], and their messages are delivered again when the TTL
+// of the lease has passed. It does not wait for handlers, and always returns nil. See
+// [Queue.Shutdown].
+func (q *Queue) Close() error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = q.Shutdown(ended) // it reports the handlers that still run
+	return nil
+}
+
+// Shutdown ends the queue gracefully: it ends every [Queue.Work], as the end of its context
+// does, and waits for the handlers. If ctx ends first, it goes on as [Queue.Close], and the
+// error reports that handlers still run. A second Shutdown waits as well.
+func (q *Queue) Shutdown(ctx context.Context) error {
 	q.mu.Lock()
 	q.draining = true
 	q.close(ErrClosed)

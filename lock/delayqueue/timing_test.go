@@ -689,7 +689,7 @@ func TestUnbegunIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestClose(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{})
@@ -701,7 +701,7 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		var closing sync.WaitGroup
 		for range 2 {
-			closing.Go(func() { assert.NoError(t, q.Close(t.Context())) })
+			closing.Go(func() { assert.NoError(t, q.Shutdown(t.Context())) })
 		}
 		begun := time.Now()
 		require.NoError(t, <-ended)
@@ -714,8 +714,41 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A handler that does not end cannot block Close without end. Its lease is lost.
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+// Close waits for no handler, and ends its lease.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{})
+		put(t, q, message{ID: "a"})
+		begun, lost, release := make(chan struct{}), make(chan error, 1), make(chan struct{})
+		l := newLog()
+		stop := work(t, q, func(ctx context.Context, _ *delivery) error {
+			close(begun)
+			<-ctx.Done()
+			lost <- context.Cause(ctx)
+			<-release
+			return nil
+		}, worker{TTL: 10 * time.Second, Report: l.add})
+		<-begun
+		closing := time.Now()
+		require.NoError(t, q.Close())
+		assert.Zero(t, time.Since(closing))
+		require.ErrorIs(t, <-lost, delayqueue.ErrLost)
+		require.NoError(t, q.Close(), "twice")
+		_, err := q.Put(t.Context(), message{ID: "b"})
+		require.ErrorIs(t, err, delayqueue.ErrClosed)
+		other := newLog()
+		work(t, open(t, server.Client(t), config{}), succeed, worker{Report: other.add})
+		other.await(t, 1)
+		assert.LessOrEqual(t, time.Since(closing), 11*time.Second, "the lease ends by its TTL")
+		close(release)
+		stop()
+		assert.Equal(t, delayqueue.Forfeited, l.await(t, 1)[0].Outcome)
+	})
+}
+
+// A handler that does not end cannot block Shutdown without end. Its lease is lost.
+func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.Start(t)
 		client := server.Client(t)
@@ -732,7 +765,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := q.Close(ctx)
+		err := q.Shutdown(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "handlers still run")
 		other := newLog()

@@ -201,7 +201,7 @@ func TestPutTxRefuses(t *testing.T) {
 	tx := client.TxPipeline()
 	_, err := q.PutTx(t.Context(), tx, message{})
 	require.ErrorIs(t, err, delayqueue.ErrInvalid)
-	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, q.Shutdown(t.Context()))
 	_, err = q.PutTx(t.Context(), tx, message{ID: "a"})
 	require.ErrorIs(t, err, delayqueue.ErrClosed)
 	assert.Zero(t, tx.Len())

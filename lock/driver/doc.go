@@ -16,7 +16,9 @@
 // a quorum's tokens follow its nodes' clocks.
 //
 // A new kind of lock is a value of Kind with fields of Hold, not a method. The conformance suite
-// of package drivertest checks whether a store keeps the contract.
+// of package drivertest checks whether a store keeps the contract. The smallest complete store is
+// package memstore. Its meaning of the kinds, lock/internal/machine, serves the stores of this
+// module; authors of others copy it, or compare their store with it.
 //
 // # Kinds and events
 //
@@ -49,10 +51,9 @@ package driver
 //
 // A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
 // kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
-// Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go, its script made
-// by lock/redisstore/script.go newGrantingScript(), lock/redisstore/inspect.go modes,
-// lockKeys(), lock/redisstore/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
-// lock/redisstore/force.lua, lock/redisstore/rights.go Store.uses(),
+// Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go and
+// lock/redisstore/internal/lua/fair_acquire.lua, lock/redisstore/inspect.go modes, lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
+// lock/redisstore/internal/lua/force.lua, lock/redisstore/rights.go Store.uses(),
 // cmd/leasewheel/acl_rights.go, lock/redisstore/doc.go; cmd/leasewheel/lock_report.go
 // kindNames, docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by

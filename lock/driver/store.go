@@ -11,8 +11,9 @@ import (
 //
 // A store never repeats a request whose outcome is unknown, other than a release in the
 // background. Package lock decides what to repeat, because only it knows what is ambiguous
-// then. A transient error matches [ErrUnavailable]; an error of a request that certainly had no effect matches
-// [ErrNotDone]. Requests are bounded by their context, whose values they may use.
+// then. A transient error matches [ErrUnavailable], also that of a request whose context ended
+// before the answer or before the request; an error of a request that certainly had no effect
+// matches [ErrNotDone]. Requests are bounded by their context, whose values they may use.
 //
 // Every request of package lock has a deadline. A request that reaches the server later than
 // [MaxLateness] after it changes nothing, unless it is a release: that ends only its owner's

@@ -45,7 +45,7 @@ func candidate(ctx context.Context, l *lock.Locker, who string, reports chan<- r
 // term.
 func TestOneLeadsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		reports := make(chan report)
 		stops, results := map[string]context.CancelFunc{}, map[string]<-chan error{}
 		lockers := map[string]*lock.Locker{}
@@ -103,7 +103,7 @@ func handover(t *testing.T, reports <-chan report, of report) (next report) {
 // its function returned an error because of the loss.
 func TestLostLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		reports := make(chan report)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := candidate(ctx, server.Locker(t, lock.Config{}), "first", reports)
@@ -132,7 +132,7 @@ func TestResignation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				l := server.Locker(t, lock.Config{})
 				err := elect.New(l, "leader", lock.Options{}).Run(t.Context(), func(ctx context.Context, _ int64) error {
 					leader, err := elect.New(l, "leader", lock.Options{}).Leader(ctx)
@@ -148,7 +148,7 @@ func TestResignation(t *testing.T) {
 	}
 	t.Run("InFavourOfOthers", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			server := locktest.Start(t)
+			server := locktest.StartMemory(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var order []string
 			begin := time.Now()
@@ -194,7 +194,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := locktest.Start(t)
+				server := locktest.StartMemory(t)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				other := server.Locker(t, lock.Config{})
 				if test.lead == nil {
@@ -265,7 +265,7 @@ func TestRunRefuses(t *testing.T) {
 // A grant that is lost before it can be used, and a full queue, are waited for.
 func TestRunStandsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{MaxWaiters: 1})
 		taken, err := server.Locker(t, lock.Config{}).Mutex("leader").TryLock(t.Context())
 		require.NoError(t, err)
@@ -287,7 +287,7 @@ func TestRunStandsAgain(t *testing.T) {
 // A leader whose locker shuts down is replaced at once.
 func TestShutdownEndsALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		reports := make(chan report, 10)
 		l := server.Locker(t, lock.Config{TTL: time.Hour})
 		result := candidate(t.Context(), l, "first", reports)

@@ -66,7 +66,7 @@ func (a *assignments) save(term int64) error {
 func Example_leader() {
 	var t locktest.Scope // instead of a server; a program: redisstore.Open and lock.New
 	defer t.End()
-	server := locktest.Start(&t)
+	server := locktest.StartMemory(&t)
 	var table assignments
 	saved := make(chan int64)
 	assign := func(ctx context.Context, term int64) error {

@@ -601,19 +601,26 @@ func calls() map[string]boundedCall {
 				<-ended
 			}
 		}},
-		"delayqueue.Queue.Close": {byContext, func(p *process) func(context.Context) {
-			q, handling, healed := p.queue(), make(chan struct{}), p.healed
-			_, err := q.Put(context.Background(), delayqueue.Message{ID: "message"})
-			require.NoError(p.t, err)
-			p.begin(func() {
-				_ = q.Work(context.Background(), func(context.Context, *delayqueue.Delivery) error {
-					close(handling)
-					<-healed
-					return nil
-				}, delayqueue.WorkerConfig{MaxHold: never})
-			})
-			<-handling
-			return func(ctx context.Context) { _ = q.Close(ctx) }
-		}},
+		"delayqueue.Queue.Shutdown": {byContext, ofBusyQueue(func(ctx context.Context, q *delayqueue.Queue) { _ = q.Shutdown(ctx) })},
+		"delayqueue.Queue.Close":    {atOnce, ofBusyQueue(func(_ context.Context, q *delayqueue.Queue) { _ = q.Close() })},
+	}
+}
+
+// ofBusyQueue prepares a call on a queue with a message in a handler, which ends once the
+// server is well again.
+func ofBusyQueue(call func(context.Context, *delayqueue.Queue)) func(*process) func(context.Context) {
+	return func(p *process) func(context.Context) {
+		q, handling, healed := p.queue(), make(chan struct{}), p.healed
+		_, err := q.Put(context.Background(), delayqueue.Message{ID: "message"})
+		require.NoError(p.t, err)
+		p.begin(func() {
+			_ = q.Work(context.Background(), func(context.Context, *delayqueue.Delivery) error {
+				close(handling)
+				<-healed
+				return nil
+			}, delayqueue.WorkerConfig{MaxHold: never})
+		})
+		<-handling
+		return func(ctx context.Context) { call(ctx, q) }
 	}
 }

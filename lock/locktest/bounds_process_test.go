@@ -53,7 +53,7 @@ func newProcess(t testing.TB) *process {
 	p.queue = sync.OnceValue(func() *delayqueue.Queue {
 		q, err := delayqueue.New(p.store(), "queue", delayqueue.Config{})
 		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, q.Close(context.Background())) })
+		t.Cleanup(func() { assert.NoError(t, q.Shutdown(context.Background())) })
 		return q
 	})
 	return p

@@ -2,31 +2,34 @@
 //
 // # Your own tests
 //
-// [New] gives a test a working locker, on a server inside the test's own process:
+// [New] gives a test a working locker, in the memory of the test's own process:
 //
 //	func TestReport(t *testing.T) {
 //		locker := locktest.New(t, lock.Config{})
 //		…
 //	}
 //
-// The server behaves like a real one in all that concerns locks: the same client, scripts
-// and messages as in production. It also works inside a testing/synctest bubble, where a
-// lease of an hour expires at once and a test of a loss takes no time:
+// It also works inside a testing/synctest bubble, where a lease of an hour expires at once and a
+// test of a loss takes no time:
 //
 //	func TestReportStopsOnLoss(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
-//			server := locktest.Start(t)
-//			locker := server.Locker(t, lock.Config{TTL: time.Minute})
+//			memory := locktest.StartMemory(t)
+//			locker := memory.Locker(t, lock.Config{TTL: time.Minute})
 //			…
-//			server.Delete("report") // now the lease is lost at its next renewal
+//			memory.Delete("report") // now the lease is lost at its next renewal
 //		})
 //	}
 //
-// [Server.Freeze] and [Server.Disconnect] are outages; [Server.Delete] is a loss of data;
-// [Server.Restart] has the server start again with none of its data, or with old ones. [Play]
-// runs a fleet of processes for hours of virtual time, with faults drawn from a seed. A
-// [Scope] takes the place of the test in examples, and in programs that are developed
-// without a Redis.
+// [Memory.Freeze] and [Memory.Disconnect] are outages; [Memory.Delete] is a loss of data.
+//
+// [Start] gives a test a Redis server instead, inside its process and its bubble, for tests of
+// what Redis itself does: the same client, scripts and messages as in production. It has the same
+// outages, and [Server.Restart] has it start again with none of its data, or with old ones. [Play]
+// runs a fleet of processes for hours of virtual time, with faults drawn from a seed.
+//
+// A [Scope] takes the place of the test in examples, and in programs that are developed without a
+// server.
 //
 // Authors of stores use package drivertest instead.
 package locktest

@@ -2,7 +2,7 @@ package locktest
 
 import "fmt"
 
-// TB is the part of [testing.TB] that [New], [Start] and the methods of [Server] need.
+// TB is the part of [testing.TB] that [New], [StartMemory], [Start] and the methods of [Memory] and [Server] need.
 type TB interface {
 	Helper()
 	Cleanup(f func())
@@ -11,7 +11,7 @@ type TB interface {
 }
 
 // Scope is a [TB] outside of tests: for examples, and for programs in development that have
-// no Redis. Its zero value is ready to use, by one goroutine. It panics where a test would
+// no server. Its zero value is ready to use, by one goroutine. It panics where a test would
 // fail.
 type Scope struct{ cleanups []func() }
 

@@ -15,22 +15,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// New returns a locker on a server of its own. Both end with t. A config that [lock.New]
-// refuses fails t.
-func New(t TB, c lock.Config) *lock.Locker {
-	t.Helper()
-	return Start(t).Locker(t, c)
-}
-
 // Server is a Redis server inside the test's process, without a listener. Its clock is
 // the test's: inside a synctest bubble it is the bubble's. Its methods are safe for
 // concurrent use.
 type Server struct {
-	mu     sync.Mutex
-	redis  *miniredis.Miniredis // guarded by mu; replaced by a restart
-	closed bool                 // guarded by mu; a client may still be dialling at the end of its test
-	// frozen is closed by Thaw; nil unless the server is frozen. Guarded by mu.
-	frozen chan struct{}
+	mu      sync.Mutex
+	redis   *miniredis.Miniredis // guarded by mu; replaced by a restart
+	closed  bool                 // guarded by mu; a client may still be dialling at the end of its test
+	freezer freezer
 	// disconnected: connections are refused. Guarded by mu.
 	disconnected bool
 	refused      time.Time          // guarded by mu; when a connection was last refused
@@ -54,20 +46,10 @@ func Start(t TB) *Server {
 }
 
 // Locker returns a locker on the server. It ends with t. Each is a client of its own, as
-// if in another process.
+// if in another process. A config that [lock.New] refuses fails t.
 func (s *Server) Locker(t TB, c lock.Config) *lock.Locker {
 	t.Helper()
-	locker, err := lock.New(s.Store(t), c)
-	if err != nil {
-		t.Fatalf("locktest: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := locker.Close(); err != nil {
-			t.Errorf("locktest: %v", err)
-		}
-		_ = locker.Shutdown(context.Background()) // waits for deferred functions
-	})
-	return locker
+	return newLocker(t, s.Store(t), c)
 }
 
 // Store returns a store on the server. It ends with t.
@@ -137,41 +119,11 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 
 // Freeze stops the server, as SIGSTOP would: it receives no request until Thaw, while TTLs
 // run on. Requests wait for it up to their deadlines.
-func (s *Server) Freeze() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.frozen == nil {
-		s.frozen = make(chan struct{})
-	}
-}
+func (s *Server) Freeze() { s.freezer.freeze() }
 
 // Thaw ends a Freeze. Requests that were sent meanwhile arrive now; those of callers that
 // have given up change nothing.
-func (s *Server) Thaw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.frozen != nil {
-		close(s.frozen)
-		s.frozen = nil
-	}
-}
-
-// awaitThaw waits until the server is not frozen, or until done is closed.
-func (s *Server) awaitThaw(done <-chan struct{}) {
-	for {
-		s.mu.Lock()
-		frozen := s.frozen
-		s.mu.Unlock()
-		if frozen == nil {
-			return
-		}
-		select {
-		case <-frozen:
-		case <-done:
-			return
-		}
-	}
-}
+func (s *Server) Thaw() { s.freezer.thaw() }
 
 // Disconnect breaks all connections to the server, and refuses further ones until
 // Reconnect. The server keeps its data, and TTLs run on.

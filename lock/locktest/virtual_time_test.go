@@ -35,7 +35,7 @@ func (p *prices) start(ctx context.Context) error {
 }
 
 // newPrices starts the code under test as in a process of its own. All of it ends with t.
-func newPrices(t *testing.T, server *locktest.Server, fetch func(context.Context) error) {
+func newPrices(t *testing.T, server *locktest.Memory, fetch func(context.Context) error) {
 	t.Helper()
 	w, err := wheel.New(wheel.Config{})
 	if err != nil {
@@ -51,7 +51,7 @@ func newPrices(t *testing.T, server *locktest.Server, fetch func(context.Context
 // Two processes fetch once a minute together, for an hour.
 func TestVirtualHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		var fetched atomic.Int32
 		fetch := func(context.Context) error {
 			fetched.Add(1)
@@ -72,7 +72,7 @@ func TestVirtualHour(t *testing.T) {
 // A fetch that hangs is ended when its lock is lost, before another process may begin.
 func TestVirtualLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		begun, ended := make(chan bool, 1), make(chan error, 1)
 		newPrices(t, server, func(ctx context.Context) error {
 			begun <- true
@@ -98,7 +98,7 @@ func TestVirtualLoss(t *testing.T) {
 // After an outage of ten minutes the fetches go on.
 func TestVirtualOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.Start(t)
+		server := locktest.StartMemory(t)
 		fetched := make(chan time.Time, 100)
 		newPrices(t, server, func(context.Context) error {
 			fetched <- time.Now()

@@ -73,7 +73,7 @@ package quorum
 //
 // Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go.
 // Tests: votes_test.go, exclusion_test.go, token_test.go, same_server_test.go.
-// Planted: 30, 31, 64, 225.
+// Planted: 30, 31, 64, 225, 226.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go.

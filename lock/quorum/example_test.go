@@ -51,16 +51,18 @@ func Example() {
 	_, err = locker.Mutex("orders:43").TryLock(context.Background())
 	var said *quorum.Error
 	if errors.As(err, &said) {
-		for _, vote := range said.Votes {
-			fmt.Println("two servers down, node", vote.Node, vote.Said)
+		done := 0
+		for _, vote := range said.Votes { // vote.Err is why node vote.Node failed
+			if vote.Said == quorum.Done {
+				done++
+			}
 		}
+		fmt.Printf("two servers down: a majority of %d is needed: %v\n", said.Majority, done >= said.Majority)
 	}
 	fmt.Println("unavailable, not taken:", errors.Is(err, lock.ErrUnavailable), errors.Is(err, lock.ErrNotAcquired))
 	// Output:
 	// one server down: true
-	// two servers down, node 0 failed
-	// two servers down, node 1 failed
-	// two servers down, node 2 done
+	// two servers down: a majority of 2 is needed: false
 	// unavailable, not taken: true false
 }
 

@@ -132,7 +132,7 @@ var errClosed = fmt.Errorf("quorum: the store is closed: %w", driver.ErrNotDone)
 // enter counts a call, unless the store is closed or ctx has ended.
 func (s *Store) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotDone, context.Cause(ctx))
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, context.Cause(ctx))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

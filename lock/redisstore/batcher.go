@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // batcher sends the requests of this process to one node. A request leaves at once and
@@ -107,9 +108,9 @@ func (b *batcher) run(ctx context.Context, c *call) (any, error) {
 	case <-r.done:
 	case <-ctx.Done():
 		if b.withdraw(r) {
-			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, classify(ctx.Err()))
+			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(ctx.Err()))
 		}
-		return nil, classify(ctx.Err())
+		return nil, fault.Classify(ctx.Err())
 	}
 	if err, failed := r.reply.(error); failed {
 		return nil, err

@@ -280,24 +280,6 @@ func TestCheckFindsAClockThatIsSet(t *testing.T) {
 	assert.Regexp(t, `clock is (1h0m|59m\d\d)\S* behind this process's`, fmt.Sprint(about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock")))
 }
 
-// The clocks of a master and its replica may differ by a lease's margin.
-func TestReplicaClocks(t *testing.T) {
-	t.Parallel()
-	const ttl, give = 10 * time.Second, time.Millisecond
-	for difference, want := range map[time.Duration]string{
-		103 * time.Millisecond: "", 105 * time.Millisecond: "105ms ahead of the master's", -105 * time.Millisecond: "105ms behind the master's",
-	} {
-		found := redisstore.CompareReplicaClock(time.Hour, time.Hour+difference, give, ttl)
-		if want == "" {
-			assert.Empty(t, found)
-			continue
-		}
-		require.Len(t, found, 1, difference)
-		assert.Contains(t, found[0].Found, want)
-		requireComplete(t, found[0])
-	}
-}
-
 // The clocks of a cluster's masters are compared: permits and messages of delay queues end by
 // the clock of the master that has their slot.
 func TestCheckComparesTheClocksOfMasters(t *testing.T) {

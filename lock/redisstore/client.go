@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // ErrClient is the error for a client whose options break a lock's promises. The error
@@ -250,17 +252,11 @@ func (c *ClientConfig) provider(username, password string) (func(context.Context
 	return func(ctx context.Context) (string, string, error) {
 		user, secret, err := c.Credentials(ctx)
 		if err != nil {
-			err = &credentialsError{err}
+			err = &fault.Credentials{Err: err}
 		}
 		return cmp.Or(user, username), secret, err
 	}, nil
 }
-
-// credentialsError is an error of [ClientConfig.Credentials].
-type credentialsError struct{ err error }
-
-func (e *credentialsError) Error() string { return e.err.Error() }
-func (e *credentialsError) Unwrap() error { return e.err }
 
 // noMaintenance leaves out one round trip of the handshake.
 func noMaintenance() *maintnotifications.Config {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // checkEvery is the interval of health checks on a silent conn. An unresponsive conn is
@@ -76,7 +78,7 @@ func (cn *conn) add(ctx context.Context, c *channel) error {
 	select {
 	case cn.order <- struct{}{}:
 	case <-ctx.Done():
-		return classify(ctx.Err())
+		return fault.Classify(ctx.Err())
 	}
 	defer cn.sent()
 	if registered, err := cn.register(c); !registered {
@@ -85,7 +87,7 @@ func (cn *conn) add(ctx context.Context, c *channel) error {
 	if err := cn.subscribe(ctx, c.name); err != nil {
 		cn.unregister(c)
 		cn.breakDown(err)
-		err = classify(err)
+		err = fault.Classify(err)
 		cn.subscriber.store.doubtTopology(err)
 		return err
 	}
@@ -330,7 +332,7 @@ func (cn *conn) breakDown(err error) {
 	}
 	s.mu.Unlock()
 
-	err = classify(err)
+	err = fault.Classify(err)
 	for _, c := range unconfirmed {
 		s.fail(c, err)
 	}

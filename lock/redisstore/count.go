@@ -2,14 +2,10 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
-
-//go:embed counter.lua
-var counterSource string
 
 // counted is a kind of lock that is, or has, a count.
 type counted interface {

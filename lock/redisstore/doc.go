@@ -96,38 +96,41 @@
 package redisstore
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted
-// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
-// cmd/leasewheel compares the names with the code.
+// PLANTED=22). A name without a folder, or in internal/, is of this package.
+// TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
 //
-// The scripts of a mutex, put together in mutex.go: acquire.lua, acquire_held.lua,
-// acquire_contended.lua, release.lua, release_contended.lua, wait_queue.lua,
-// grant_next.lua.
+// How scripts are put together: internal/lua/script.go, script.go.
+// Tests: internal/lua/script_test.go, reply_test.go.
+//
+// The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
+// internal/lua/wait_queue.lua, internal/lua/grant_next.lua.
 // Tests: handover_test.go, scripts_test.go, hostile_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
 // 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91.
 //
-// Yield windows for clients that poll: mutex_yield.lua, plain_yield.lua.
+// Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
+// internal/lua/plain_yield.lua.
 // Tests: interop_test.go, plain_test.go.
 //
-// Fencing tokens: token.lua, fence.lua, fence.go.
+// Fencing tokens: internal/lua/token.lua, internal/lua/fence.lua, fence.go.
 // Tests: token_test.go.
 // Planted: 04, 05, 18, 46, 51, 63.
 //
-// Subscriptions: subscriber.go, conn.go, pubsub.go, publish.lua.
+// Subscriptions: subscriber.go, conn.go, pubsub.go, internal/lua/publish.lua.
 // Tests: subscriber_test.go, cluster_test.go, mute_test.go.
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
-// The nodes of a cluster, and a start while one does not answer: topology.go
-// Store.locate(), Store.masters(), Store.able().
+// The nodes of a cluster, and a start while one does not answer: topology.go Store.locate(),
+// Store.masters(), Store.able().
 // Tests: mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163.
 //
-// How requests are sent: batcher.go, shared.go, shared.lua, pipeline.go, serverclock.go,
-// deadline.lua.
+// How requests are sent: batcher.go, shared.go, internal/lua/shared.lua, pipeline.go,
+// serverclock.go, internal/lua/deadline.lua.
 // Tests: batcher_test.go, shared_test.go, deadline_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
 //
-// Renewals on Redis: renewal.go, renew.lua.
+// Renewals on Redis: renewal.go, internal/lua/renew.lua.
 // Tests: reply_test.go, faults_test.go.
 // Planted: 01, 02.
 //
@@ -135,18 +138,20 @@ package redisstore
 // Tests: failover_test.go.
 // Planted: 185.
 //
-// Errors of the server, URLs: errors.go, client.go.
+// Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go.
 // Tests: faults_test.go, client_test.go.
 // Planted: 43, 52, 98.
 //
-// Differences of newer servers and Valkey: publish.lua believable(), serverinfo.go
-// serverInfo.product(), lock/locktest/redistest/cluster.go Cluster.owner().
+// Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
+// internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go
+// Cluster.owner().
 // Tests: listeners_test.go, check_test.go.
 // Planted: 186, 187.
 //
-// What a check finds: lock/driver/finding.go, check.go, findings.go, serverinfo.go,
-// rights.go, rights.lua, spread_write.lua, spread_remove.lua, roundtrip.go; of a quorum
-// lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md,
-// docs/doctor.schema.json.
+// What a check finds: lock/driver/finding.go, check.go, internal/check/check.go,
+// internal/check/findings.go, internal/check/serverinfo.go, rights.go,
+// internal/check/rights.go, internal/lua/rights.lua, internal/lua/spread_write.lua,
+// internal/lua/spread_remove.lua, internal/check/roundtrip.go; of a quorum
+// lock/quorum/check.go; cmd/leasewheel/doctor.go, docs/operating.md, docs/doctor.schema.json.
 // Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

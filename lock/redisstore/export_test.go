@@ -53,15 +53,6 @@ func (s *Store) sum(of func(*batcher) int) (n int) {
 	return n
 }
 
-// CompareReplicaClock returns the findings about the clocks of a master and a replica, each
-// known within give.
-func CompareReplicaClock(master, replica, give, ttl time.Duration) []driver.Finding {
-	return compareReplicas([]*examination{
-		{server: driver.Server{Ahead: master, AheadError: give}},
-		{server: driver.Server{Ahead: replica, AheadError: give}},
-	}, ttl)
-}
-
 // SetPageTimeout sets the time limit of each request of a list.
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 

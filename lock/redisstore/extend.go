@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // The functions below are for other structures on the same server, such as delay queues.
@@ -16,10 +17,10 @@ import (
 type Script struct{ *script }
 
 // NewScript makes a script from sources. Functions of a source are visible in the later
-// ones, and all sources see the functions decimal and micros of clock.lua. A request that
+// ones, and all sources see the functions decimal, integer and micros. A request that
 // reaches the server after its context's deadline, or after ten seconds without one,
 // changes nothing.
-func NewScript(sources ...string) Script { return Script{newTimelyScript(sources...)} }
+func NewScript(sources ...string) Script { return Script{&script{text: lua.Timely(sources...)}} }
 
 // Run runs a script on the server that has the keys, and does not repeat it. A server
 // that does not know the script gets its source. Errors are of type *[ServerError].
@@ -38,7 +39,7 @@ func keysOf(texts []string) []key {
 }
 
 // endless is the deadline of a request that never arrives late.
-var endless = deadline{by: strconv.FormatInt(maxNumber, 10), most: strconv.FormatInt(maxNumber, 10)}
+var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.FormatInt(lua.MaxNumber, 10)}
 
 // Pipeline is a pipeline or a transaction of go-redis that its user executes.
 type Pipeline = redis.Pipeliner

@@ -2,27 +2,17 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 var (
-	//go:embed overdue.lua
-	overdueSource string
-	//go:embed fair_queue.lua
-	fairQueueSource string
-	//go:embed fair_acquire.lua
-	fairAcquireSource string
-	//go:embed fair_release.lua
-	fairReleaseSource string
-	//go:embed fair_keep.lua
-	fairKeepSource string
-
-	fairAcquire = newGrantingScript(publishSource, listenersSource, tokenSource, ownerSource, overdueSource, fairQueueSource, fairAcquireSource)
-	fairRelease = newScript(publishSource, listenersSource, ownerSource, overdueSource, fairQueueSource, fairReleaseSource)
-	fairKeep    = newTimelyScript(publishSource, ownerSource, overdueSource, fairQueueSource, fairKeepSource)
+	fairAcquire = &script{text: lua.File("fair_acquire.lua"), granting: true}
+	fairRelease = newScript("fair_release.lua")
+	fairKeep    = newScript("fair_keep.lua")
 )
 
 // fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
@@ -95,7 +85,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 		ask = append(ask, int(n-1))
 	}
 	if !ok {
-		return nil, unexpected(reply)
+		return nil, fault.Unexpected(reply)
 	}
 	return ask, nil
 }

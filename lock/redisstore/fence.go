@@ -2,17 +2,14 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var (
-	//go:embed fence.lua
-	fenceSource string
-
-	fence = newTimelyScript(fenceSource)
+	fence = newScript("fence.lua")
 )
 
 var _ driver.Fencer = (*Store)(nil)
@@ -51,7 +48,7 @@ func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bo
 	}
 	raised, ok := reply.(int64)
 	if !ok {
-		return false, unexpected(reply)
+		return false, fault.Unexpected(reply)
 	}
 	return raised == 1, nil
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -16,20 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 var (
-	//go:embed inspect_lock.lua
-	inspectLockSource string
-	//go:embed inspect_count.lua
-	inspectCountSource string
-	//go:embed inspect.lua
-	inspectSource string
-	//go:embed force.lua
-	forceSource string
-
-	inspectLock = newScript(publishSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, inspectLockSource, counterSource, overdueSource, expirySource, inspectCountSource, inspectSource)
-	forceLock   = newTimelyScript(publishSource, publishAllSource, listenersSource, tokenSource, waitQueueSource, grantNextSource, ownerSource, overdueSource, fairQueueSource, inspectLockSource, forceSource)
+	inspectLock = newScript("inspect.lua")
+	forceLock   = newScript("force.lua")
 )
 
 var _ driver.Inspector = (*Store)(nil)
@@ -150,7 +141,7 @@ func describe(name string, reply any) (driver.Info, error) {
 	waiters := r.list()
 	token, count := r.text(), r.text()
 	if r.failed || len(holders)%3 != 0 || len(waiters)%3 != 0 {
-		return driver.Info{}, unexpected(reply)
+		return driver.Info{}, fault.Unexpected(reply)
 	}
 	info.TTL = remaining(left)
 	info.Token = integer(token)
@@ -242,7 +233,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute 
 	var work sync.WaitGroup
 	for node, pipe := range nodes {
 		work.Go(func() {
-			if _, err := pipe.Exec(ctx); silent(classify(err)) {
+			if _, err := pipe.Exec(ctx); fault.Silent(fault.Classify(err)) {
 				mute.Store(node, nil)
 			}
 		})

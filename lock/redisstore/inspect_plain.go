@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	_ "embed"
 	"regexp"
 	"unicode/utf8"
 
@@ -9,10 +8,7 @@ import (
 )
 
 var (
-	//go:embed inspect_plain.lua
-	inspectPlainSource string
-
-	inspectPlain = newTimelyScript(publishSource, inspectPlainSource)
+	inspectPlain = newScript("inspect_plain.lua")
 )
 
 // plainCall returns the call that describes a plain lock, and frees it unless publish is

@@ -295,7 +295,7 @@ func TestPermitsEndWithTheirSemaphore(t *testing.T) {
 	for name, o := range map[string]lock.Options{"renewed": {}, "fixed": {Fixed: true}, "short": {TTL: 1500 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := locktest.New(t, lock.Config{}).Permits("seats")
+				p := locktest.Start(t).Locker(t, lock.Config{}).Permits("seats")
 				set, err := p.TrySetPermitsFor(t.Context(), 1, 4*time.Second)
 				end := time.Now().Add(4 * time.Second)
 				require.NoError(t, err)

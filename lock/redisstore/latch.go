@@ -2,19 +2,13 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 var (
-	//go:embed latch_wait.lua
-	latchWaitSource string
-	//go:embed latch_count.lua
-	latchCountSource string
-
-	latchWait  = newScript(counterSource, latchWaitSource)
-	latchCount = newTimelyScript(publishSource, counterSource, latchCountSource)
+	latchWait  = newScript("latch_wait.lua")
+	latchCount = newScript("latch_count.lua")
 )
 
 // latch keeps [driver.KindLatch]: Redisson's RCountDownLatch.

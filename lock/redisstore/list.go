@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 const (
@@ -165,7 +166,7 @@ func (l *lister) interrupted() error {
 	if l.store.subscriber.ctx.Err() != nil {
 		return errClosed
 	}
-	return classify(l.ctx.Err())
+	return fault.Classify(l.ctx.Err())
 }
 
 // send passes a lock or an error to yield. It reports whether the list goes on.
@@ -184,7 +185,7 @@ func (l *lister) send(one listed) bool {
 // read lists one server's locks.
 func (l *lister) read(at server) {
 	for _, t := range l.store.traces() {
-		if err := l.scan(at, t); err != nil && (!l.send(listed{err: at.failure(err)}) || silent(err)) {
+		if err := l.scan(at, t); err != nil && (!l.send(listed{err: at.failure(err)}) || fault.Silent(err)) {
 			return
 		}
 	}
@@ -206,7 +207,7 @@ func (l *lister) scan(at server, t trace) error {
 		keys, next, err := at.client.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
 		cancel()
 		if err != nil {
-			err = classify(err)
+			err = fault.Classify(err)
 			l.store.doubtTopology(err)
 			return err
 		}
@@ -307,7 +308,7 @@ func (s *Store) hidden(ctx context.Context, locks []key) bool {
 	}
 	replies, _ := pipe.Exec(ctx) // each command has its own error
 	for _, reply := range replies {
-		if !keyRefused(classify(reply.Err())) {
+		if !keyRefused(fault.Classify(reply.Err())) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // A number of subscribers that no server has is some: its waiters live, and none of them are
@@ -42,7 +43,7 @@ func TestSubscribersThatNoServerHas(t *testing.T) {
 			end}
 		`, test.all, test.ours)
 		for _, publish := range []string{publishPlain, publishSharded} {
-			reply, err := client.Eval(t.Context(), pretended+publishSource+listenersSource+`
+			reply, err := client.Eval(t.Context(), pretended+lua.File("listeners.lua")().Source+`
 				local publish = ARGV[1]
 				return {listening(publish, 'all'), oursListening(publish, 'ours'), othersListening(publish, 'all', 'ours')}
 			`, nil, publish).Slice()

@@ -3,8 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
-	"fmt"
 	"hash/maphash"
 	"math"
 	"strconv"
@@ -12,32 +10,15 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed wait_queue.lua
-	waitQueueSource string
-	//go:embed grant_next.lua
-	grantNextSource string
-	//go:embed mutex_yield.lua
-	mutexYieldSource string
-	//go:embed acquire.lua
-	acquireSource string
-	//go:embed acquire_held.lua
-	acquireHeldSource string
-	//go:embed acquire_contended.lua
-	acquireContendedSource string
-	//go:embed release.lua
-	releaseSource string
-	//go:embed release_contended.lua
-	releaseContendedSource string
-	//go:embed renew.lua
-	renewSource string
-
-	acquire = newGrantingShortcut(sharing{common: 2, own: 3}, acquireSource, ownerSource, waitQueueSource, acquireHeldSource, tokenSource, publishSource, listenersSource, grantNextSource, plainYieldSource, mutexYieldSource, acquireContendedSource)
-	release = newShortcutScript(sharing{common: 2, own: 2}, publishSource+"\n"+releaseSource, tokenSource, listenersSource, waitQueueSource, grantNextSource, plainYieldSource, mutexYieldSource, releaseContendedSource)
-	renew   = newTimelyScript(renewSource)
+	acquire = &script{text: lua.File("acquire.lua"), granting: true, sharing: sharing{common: 2, own: 3}}
+	release = &script{text: lua.File("release.lua"), sharing: sharing{common: 2, own: 2}}
+	renew   = newScript("renew.lua")
 )
 
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every
@@ -89,10 +70,10 @@ func parseGrant(s *Store, payload string) (n driver.Notice, ok bool) {
 	}, true
 }
 
-// number parses a whole number up to maxNumber.
+// number parses a whole number up to lua.MaxNumber.
 func number(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && len(text) <= 16 && n >= 0 && n <= maxNumber
+	return n, err == nil && len(text) <= 16 && n >= 0 && n <= lua.MaxNumber
 }
 
 // secret returns the word that authenticates a grant to an owner. Only this store, the
@@ -142,13 +123,13 @@ func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.H
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) < 3 {
-		return a, clock, unexpected(reply)
+		return a, clock, fault.Unexpected(reply)
 	}
 	a, err = answer(list[:2])
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
 		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, clock, unexpected(reply)
+			return driver.Answer{}, clock, fault.Unexpected(reply)
 		}
 		a.Reserved = more
 		clock = clockOf(list[3:])
@@ -164,7 +145,7 @@ func clockOf(rest []any) time.Time {
 		return time.Time{}
 	}
 	micros, ok := rest[0].(int64)
-	if !ok || micros < 0 || micros > maxNumber {
+	if !ok || micros < 0 || micros > lua.MaxNumber {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)
@@ -181,8 +162,8 @@ func answer(reply any) (driver.Answer, error) {
 	}
 	switch code {
 	case 1:
-		if value < 0 || value > maxNumber {
-			return driver.Answer{}, unexpected(reply)
+		if value < 0 || value > lua.MaxNumber {
+			return driver.Answer{}, fault.Unexpected(reply)
 		}
 		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
 	case 0:
@@ -194,7 +175,7 @@ func answer(reply any) (driver.Answer, error) {
 	case 4:
 		return driver.Answer{Wait: remaining(value), Behind: true}, nil
 	}
-	return driver.Answer{}, unexpected(reply)
+	return driver.Answer{}, fault.Unexpected(reply)
 }
 
 // remaining converts a reply of PTTL, with zero for a key that never expires. A key in
@@ -240,7 +221,7 @@ func (mutex) prolong(c *call, at key, lease *renewal.Item) {
 func freed(reply any) (held bool, err error) {
 	code, ok := reply.(int64)
 	if !ok {
-		return false, unexpected(reply)
+		return false, fault.Unexpected(reply)
 	}
 	return code >= 0, nil
 }
@@ -249,18 +230,12 @@ func freed(reply any) (held bool, err error) {
 func pair(reply any) (first, second int64, err error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) != 2 {
-		return 0, 0, unexpected(reply)
+		return 0, 0, fault.Unexpected(reply)
 	}
 	first, ok1 := list[0].(int64)
 	second, ok2 := list[1].(int64)
 	if !ok1 || !ok2 {
-		return 0, 0, unexpected(reply)
+		return 0, 0, fault.Unexpected(reply)
 	}
 	return first, second, nil
-}
-
-// unexpected is the error for a reply that none of our scripts gives. It omits the reply,
-// whose content is unknown.
-func unexpected(reply any) error {
-	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
 }

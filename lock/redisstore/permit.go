@@ -2,26 +2,20 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed permit_acquire.lua
-	permitAcquireSource string
-	//go:embed permit_release.lua
-	permitReleaseSource string
-	//go:embed permit_renew.lua
-	permitRenewSource string
-
-	permitAcquire = newGrantingScript(tokenSource, publishSource, counterSource, overdueSource, expirySource, permitAcquireSource)
-	permitRelease = newScript(publishSource, counterSource, overdueSource, expirySource, permitReleaseSource)
-	permitRenew   = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitRenewSource)
+	permitAcquire = &script{text: lua.File("permit_acquire.lua"), granting: true}
+	permitRelease = newScript("permit_release.lua")
+	permitRenew   = newScript("permit_renew.lua")
 )
 
 // permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.
@@ -80,7 +74,7 @@ func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (dr
 	}
 	list, ok := reply.([]any)
 	if !ok || len(list) != 4 {
-		return driver.Answer{}, unexpected(reply)
+		return driver.Answer{}, fault.Unexpected(reply)
 	}
 	a, err := answer(list[:2])
 	left, _ := list[2].(int64)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // lateTries is how often a request is sent that arrives late within its context's time:
@@ -16,11 +17,7 @@ import (
 const lateTries = 3
 
 // errLate is the error of a request that arrived after its deadline each time.
-var errLate = &ServerError{
-	Err:     errors.New("the request arrived after its deadline"),
-	passing: true,
-	advice:  "raise the timeout, or find out what delays requests or sets the server's clock",
-}
+var errLate = fault.Passing(errors.New("the request arrived after its deadline"), false)
 
 // late reports whether a script did nothing because its deadline had passed.
 func late(reply any) bool {
@@ -47,7 +44,7 @@ type attempt struct {
 // attempt returns an attempt at a call with the deadline of ctx.
 func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 	a.call = c
-	if c.script.timely {
+	if c.script.text().Timely {
 		a.clock = s.clock(c.key())
 		if a.reading, err = a.clock.read(ctx, s, c.key()); err != nil {
 			return a, err
@@ -61,7 +58,7 @@ func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 // late and has no reply.
 func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
 	if err := a.cmd.Err(); err != nil {
-		err = classify(err)
+		err = fault.Classify(err)
 		s.doubtTopology(err)
 		return nil, false, err
 	}
@@ -83,7 +80,7 @@ func (s *Store) runOne(ctx context.Context, c *call) (any, error) {
 			return
 		}
 		a.cmd = c.command(ctx, a.deadline, false)
-		if err := s.client.Process(ctx, a.cmd); unknown(err) {
+		if err := s.client.Process(ctx, a.cmd); fault.NoScript(err) {
 			a.cmd = c.command(ctx, a.deadline, true)
 			_ = s.client.Process(ctx, a.cmd) // the command has its error
 		}
@@ -188,12 +185,12 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 	if old >= 0 && clock.Err() == nil {
 		attempts[old].clock.renew(attempts[old].reading, asked, clock.Val())
 	}
-	if !slices.ContainsFunc(attempts, func(a attempt) bool { return unknown(a.cmd.Err()) }) {
+	if !slices.ContainsFunc(attempts, func(a attempt) bool { return fault.NoScript(a.cmd.Err()) }) {
 		return
 	}
 	s.pipeline(ctx, func(pipe redis.Pipeliner) {
 		for i := range attempts {
-			if a := &attempts[i]; unknown(a.cmd.Err()) {
+			if a := &attempts[i]; fault.NoScript(a.cmd.Err()) {
 				a.cmd = a.call.command(ctx, a.deadline, true)
 				_ = pipe.Process(ctx, a.cmd)
 			}

@@ -2,29 +2,16 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed plain_yield.lua
-	plainYieldSource string
-	//go:embed plain_acquire.lua
-	plainAcquireSource string
-	//go:embed plain_acquire_contended.lua
-	plainAcquireContendedSource string
-	//go:embed plain_release.lua
-	plainReleaseSource string
-	//go:embed plain_release_contended.lua
-	plainReleaseContendedSource string
-	//go:embed plain_renew.lua
-	plainRenewSource string
-
-	plainAcquire = newGrantingShortcut(sharing{common: 0, own: 2}, plainAcquireSource, tokenSource, ownerSource, plainYieldSource, plainAcquireContendedSource)
-	plainRelease = newShortcutScript(sharing{common: 1, own: 1}, publishSource+"\n"+plainReleaseSource, plainYieldSource, plainReleaseContendedSource)
-	plainRenew   = newTimelyScript(plainRenewSource)
+	plainAcquire = &script{text: lua.File("plain_acquire.lua"), granting: true, sharing: sharing{common: 0, own: 2}}
+	plainRelease = &script{text: lua.File("plain_release.lua"), sharing: sharing{common: 1, own: 1}}
+	plainRenew   = newScript("plain_renew.lua")
 )
 
 // plainMutex keeps [driver.KindMutex] in [FormatPlain]. The string is the owner. Only the

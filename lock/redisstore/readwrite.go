@@ -2,36 +2,19 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	//go:embed readwrite.lua
-	readWriteSource string
-	//go:embed publish_all.lua
-	publishAllSource string
-	//go:embed read_acquire.lua
-	readAcquireSource string
-	//go:embed read_release.lua
-	readReleaseSource string
-	//go:embed read_renew.lua
-	readRenewSource string
-	//go:embed write_acquire.lua
-	writeAcquireSource string
-	//go:embed write_release.lua
-	writeReleaseSource string
-	//go:embed write_renew.lua
-	writeRenewSource string
-
-	readAcquire  = newGrantingScript(tokenSource, ownerSource, readWriteSource, readAcquireSource)
-	readRelease  = newScript(publishSource, ownerSource, readWriteSource, readReleaseSource)
-	readRenew    = newTimelyScript(ownerSource, readWriteSource, readRenewSource)
-	writeAcquire = newGrantingScript(tokenSource, ownerSource, readWriteSource, writeAcquireSource)
-	writeRelease = newScript(publishSource, publishAllSource, ownerSource, readWriteSource, writeReleaseSource)
-	writeRenew   = newTimelyScript(ownerSource, readWriteSource, writeRenewSource)
+	readAcquire  = &script{text: lua.File("read_acquire.lua"), granting: true}
+	readRelease  = newScript("read_release.lua")
+	readRenew    = newScript("read_renew.lua")
+	writeAcquire = &script{text: lua.File("write_acquire.lua"), granting: true}
+	writeRelease = newScript("write_release.lua")
+	writeRenew   = newScript("write_renew.lua")
 )
 
 // skipRepeated makes a waiter ask again, except for the second message of a release,

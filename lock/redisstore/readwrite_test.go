@@ -373,7 +373,7 @@ func TestClaimsBesideRedisson(t *testing.T) {
 // A claim is renewed as long as its writer waits.
 func TestKeepsUpAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rw := locktest.New(t, lock.Config{TTL: time.Hour, Poll: time.Hour}).ReadWrite("orders").WritersFirst()
+		rw := locktest.Start(t).Locker(t, lock.Config{TTL: time.Hour, Poll: time.Hour}).ReadWrite("orders").WritersFirst()
 		reader := mustTake(t, t.Context(), rw.Read())
 		got := make(chan *lock.Lease)
 		go send(got, func() *lock.Lease { return mustTake(t, t.Context(), rw.Write()) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	var apart []int
 	for i, reply := range s.replies(ctx, batches) {
 		b := batches[i]
-		if err, failed := reply.(error); failed && len(b.items) > 1 && ofOneKey(err) {
+		if err, failed := reply.(error); failed && len(b.items) > 1 && fault.OfOneKey(err) {
 			apart = append(apart, b.items...)
 			continue
 		}
@@ -122,7 +123,7 @@ func settle(items []renewal.Item, batch []int, reply any) {
 	codes, ok := reply.([]any)
 	if !ok || len(codes) != len(batch) {
 		for _, i := range batch {
-			items[i].Err = unexpected(reply)
+			items[i].Err = fault.Unexpected(reply)
 		}
 		return
 	}
@@ -150,7 +151,7 @@ func outcome(code any) (renewal.Outcome, error) {
 			return renewal.Taken, nil
 		}
 	case string:
-		return renewal.Unknown, classify(refusal(code))
+		return renewal.Unknown, fault.Classify(fault.Refusal(code))
 	}
-	return renewal.Unknown, unexpected(code)
+	return renewal.Unknown, fault.Unexpected(code)
 }

@@ -2,19 +2,16 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // DefaultReplicaTimeout is how long a grant waits for its replicas.
 const DefaultReplicaTimeout = 100 * time.Millisecond
-
-// ErrUnreplicated is the fault of a grant that too few replicas have acknowledged in
-// time, see [Config]; may pass.
-var ErrUnreplicated = errors.New("too few replicas have the lock")
 
 // validateReplicas reports what is wrong with c, whose zero fields are filled in.
 func (c *Config) validateReplicas() error {
@@ -37,7 +34,7 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	var wait *redis.IntCmd
 	reply, err := s.retryLate(ctx, c, func(a *attempt) {
 		wait = s.granted(ctx, a, false)
-		if unknown(a.cmd.Err()) {
+		if fault.NoScript(a.cmd.Err()) {
 			wait = s.granted(ctx, a, true)
 		}
 	})
@@ -46,16 +43,10 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	}
 	acknowledged, err := wait.Result()
 	if err != nil {
-		return nil, classify(err)
+		return nil, fault.Classify(err)
 	}
 	if acknowledged < int64(s.config.Replicas) {
-		return nil, &ServerError{
-			Fault:   ErrUnreplicated,
-			Err:     fmt.Errorf("%d of %d answered within %v", acknowledged, s.config.Replicas, s.config.ReplicaTimeout),
-			passing: true,
-			done:    true,
-			advice:  "bring its replicas back, or lower Config.Replicas",
-		}
+		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, s.config.Replicas, s.config.ReplicaTimeout))
 	}
 	return reply, nil
 }

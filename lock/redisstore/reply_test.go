@@ -36,8 +36,9 @@ var caught = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = (?:redis\.)?pcall\(`
 // value. As the whole reply it is an error like any other.
 func TestNoScriptPutsAnErrorIntoAValue(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*.lua")
+	files, err := filepath.Glob("internal/lua/*.lua")
 	require.NoError(t, err)
+	require.NotEmpty(t, files)
 	more, err := filepath.Glob("../delayqueue/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, more)
@@ -313,7 +314,7 @@ func newCallers(t *testing.T, client *redis.Client, class error) *callers {
 	t.Cleanup(func() { assert.NoError(t, c.plain.Close()) })
 	c.queue, err = delayqueue.New(c.store, "mails", delayqueue.Config{RequestTimeout: answersWithin, RetryFor: -1})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.queue.Close(context.Background())) })
+	t.Cleanup(func() { assert.NoError(t, c.queue.Shutdown(context.Background())) })
 	return c
 }
 

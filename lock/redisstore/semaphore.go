@@ -2,27 +2,16 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 var (
-	//go:embed semaphore_acquire.lua
-	semaphoreAcquireSource string
-	//go:embed semaphore_release.lua
-	semaphoreReleaseSource string
-	//go:embed semaphore_forget.lua
-	semaphoreForgetSource string
-	//go:embed expiry.lua
-	expirySource string
-	//go:embed permits_count.lua
-	permitsCountSource string
-
-	semaphoreAcquire = newGrantingScript(publishSource, counterSource, semaphoreAcquireSource)
-	semaphoreRelease = newTimelyScript(publishSource, counterSource, semaphoreReleaseSource)
-	semaphoreForget  = newScript(semaphoreForgetSource)
-	permitsCount     = newTimelyScript(publishSource, counterSource, overdueSource, expirySource, permitsCountSource)
+	semaphoreAcquire = &script{text: lua.File("semaphore_acquire.lua"), granting: true}
+	semaphoreRelease = newScript("semaphore_release.lua")
+	semaphoreForget  = newScript("semaphore_forget.lua")
+	permitsCount     = newScript("permits_count.lua")
 )
 
 // semaphore keeps [driver.KindSemaphore]: Redisson's RSemaphore. Its permits have no

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // serverClock estimates the clock of one node. A request carries its deadline by that
@@ -55,8 +57,6 @@ const (
 	readingError = time.Second
 	// unboundedRequest is the deadline of a request whose context has none.
 	unboundedRequest = 10 * time.Second
-	// maxNumber is the largest number that is accepted: up to it, Lua is exact.
-	maxNumber = 1<<53 - 1
 )
 
 // clock returns the serverClock of the node that has the key.
@@ -85,7 +85,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading
 		select {
 		case <-q.done:
 		case <-ctx.Done():
-			return nil, notSentError{classify(ctx.Err())}
+			return nil, notSentError{fault.Classify(ctx.Err())}
 		}
 		switch {
 		case q.err == nil:
@@ -94,7 +94,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading
 					driver.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
 			}
 			return q.reading, nil
-		case own || silent(q.err):
+		case own || fault.Silent(q.err):
 			return nil, notSentError{q.err}
 		}
 		// The server may have refused only the key of the request that made the query.
@@ -141,7 +141,7 @@ func (c *serverClock) answer(ctx context.Context, s *Store, at key, q *clockQuer
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
 	} else {
-		err = classify(err)
+		err = fault.Classify(err)
 		s.doubtTopology(err)
 	}
 	if q.err = err; err == nil {
@@ -160,8 +160,8 @@ func newClockCall(at key) *call { return &call{script: readClock, keys: []any{st
 func newReading(asked time.Time, reply any) (*clockReading, error) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || micros <= 0 || micros > maxNumber {
-		return nil, unexpected(reply)
+	if err != nil || micros <= 0 || micros > lua.MaxNumber {
+		return nil, fault.Unexpected(reply)
 	}
 	r := &clockReading{asked: asked, micros: micros, took: time.Since(asked)}
 	if excess := r.took - slowReading; excess > 0 {
@@ -199,8 +199,8 @@ func (r *clockReading) deadline(ctx context.Context) deadline {
 		by = now.Add(unboundedRequest)
 	}
 	return deadline{
-		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), maxNumber), 10),
-		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), maxNumber), 10),
+		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), lua.MaxNumber), 10),
+		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), lua.MaxNumber), 10),
 	}
 }
 

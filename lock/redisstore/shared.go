@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // sharing is how a script takes several simple requests in one run. A request is simple if
@@ -79,7 +81,7 @@ func newSharedRequest(members []*request) *request {
 			keys[k*n+i] = key
 		}
 		args = append(args, m.args[common:common+own]...)
-		if first.script.timely {
+		if first.script.text().Timely {
 			earlier := latest.deadline().Sub(m.deadline())
 			args = append(args, int64((earlier+time.Microsecond-1)/time.Microsecond))
 		}
@@ -127,7 +129,7 @@ func (s *Store) settle(r *request, reply any, err error) (again []*request) {
 func (s *Store) settleShared(members []*request, reply any, err error) (again []*request) {
 	replies, ok := reply.([]any)
 	if err == nil && (!ok || len(replies) != len(members)) {
-		err = unexpected(reply)
+		err = fault.Unexpected(reply)
 	}
 	if err != nil {
 		return s.settleRefused(members, err)
@@ -141,7 +143,7 @@ func (s *Store) settleShared(members []*request, reply any, err error) (again []
 		default:
 			m.reply = replies[i]
 			if text, failed := replies[i].(string); failed { // see outcome
-				m.reply = classify(refusal(text))
+				m.reply = fault.Classify(fault.Refusal(text))
 			}
 		}
 	}
@@ -158,7 +160,7 @@ func (s *Store) settleRefused(members []*request, err error) (again []*request) 
 		return members
 	}
 	if refused, ok := errors.AsType[redis.Error](err); ok {
-		class := faultOf(refused.Error()).err
+		class := fault.Of(refused.Error())
 		if class == nil || errors.Is(class, ErrCrossSlot) { // a server that checks slots, or has a rule of its own
 			now := time.Now()
 			s.refusedShared.Store(&now)
@@ -166,7 +168,7 @@ func (s *Store) settleRefused(members []*request, err error) (again []*request) 
 		if class != nil {
 			return members
 		}
-		err = &ServerError{Err: fmt.Errorf("a run that several requests shared was refused: %w", refused), passing: true, done: true}
+		err = fault.Passing(fmt.Errorf("a run that several requests shared was refused: %w", refused), true)
 	}
 	for _, m := range members {
 		m.reply = err

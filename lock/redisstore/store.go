@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // DefaultFenceTTL is the default of [Config.FenceTTL].
@@ -145,7 +146,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if s.cluster != nil {
 		return s.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
 	}
-	return classify(s.client.Ping(ctx).Err())
+	return fault.Classify(s.client.Ping(ctx).Err())
 }
 
 // Close ends the store's subscriptions, and the client if [Open] made it. It waits for the

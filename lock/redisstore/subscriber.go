@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // subscriber receives the messages that wake waiters when their lock is released. It
@@ -114,7 +115,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // the confirmation might come before it is looked at
-		return nil, classify(err)
+		return nil, fault.Classify(err)
 	}
 	return s.subscriber.subscribe(ctx, k.handlers(at, h), notify)
 }
@@ -193,7 +194,7 @@ func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		return classify(ctx.Err())
+		return fault.Classify(ctx.Err())
 	}
 	sub.subscriber.mu.Lock()
 	defer sub.subscriber.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // Group returns the address of the cluster's node that keeps the lock called name. It returns
@@ -76,9 +78,9 @@ func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 	q := s.search(ctx)
 	select {
 	case <-q.done:
-		return q.masters, classify(q.err)
+		return q.masters, fault.Classify(q.err)
 	case <-ctx.Done():
-		return nil, classify(ctx.Err())
+		return nil, fault.Classify(ctx.Err())
 	}
 }
 
@@ -169,7 +171,7 @@ func (s *Store) node(ctx context.Context, channel channelID) (node, error) {
 	}
 	master, err := s.cluster.MasterForKey(ctx, string(channel.name))
 	if err != nil {
-		return node{}, classify(err)
+		return node{}, fault.Classify(err)
 	}
 	n := node{id: master.Options().Addr, sharded: channel.sharded, client: master}
 	if !n.sharded { // a connection of its own: a channel of either kind may have the name
@@ -230,10 +232,10 @@ func (s *Store) anyMaster(ctx context.Context, ask func(master *redis.Client) er
 				return nil
 			}
 		case <-ctx.Done():
-			return classify(ctx.Err())
+			return fault.Classify(ctx.Err())
 		}
 	}
-	return classify(err)
+	return fault.Classify(err)
 }
 
 var errNoMaster = errors.New("redisstore: the cluster has no known master")
@@ -257,7 +259,7 @@ func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
 // failover or a move of slots may have caused. go-redis does so itself only when it
 // retries.
 func (s *Store) doubtTopology(err error) {
-	if s.cluster != nil && (silent(err) || errors.Is(err, ErrCluster)) {
+	if s.cluster != nil && (fault.Silent(err) || errors.Is(err, ErrCluster)) {
 		s.cluster.ReloadState(context.Background())
 	}
 }

@@ -103,7 +103,7 @@ var everyKind = []used{
 		c.ends = append(c.ends, func() {
 			cancel()
 			_ = worker.Wait() // the context's error
-			_ = q.Close(context.WithoutCancel(ctx))
+			_ = q.Shutdown(context.WithoutCancel(ctx))
 		})
 		return func(ctx context.Context, _ int) error {
 			_, err := q.Put(ctx, delayqueue.Message{Payload: []byte("payload")})

@@ -262,7 +262,7 @@ func TestFigures(t *testing.T) {
 // benchstat's reader accepts the output of leasewheel accuracy --gobench, and converts its
 // nanoseconds to seconds.
 func TestBenchstatReadsAccuracyLines(t *testing.T) {
-	f, err := os.Open("../../../cmd/leasewheel/testdata/accuracy-one-shot.bench")
+	f, err := os.Open("../../../cmd/leasewheel/internal/accuracy/testdata/accuracy-one-shot.bench")
 	if err != nil {
 		t.Fatal(err)
 	}

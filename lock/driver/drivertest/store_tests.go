@@ -419,20 +419,29 @@ func namesItsKinds(b *bench) {
 	}
 }
 
+// A request whose deadline is over fails as one without an answer, so that its caller
+// reports the store as unavailable.
 func heedsTheContext(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("warm up", "me:1"))
 	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	if _, err := s.Acquire(ctx, b.hold("a", "me:1")); err == nil {
-		b.Error("acquired although the deadline was over")
-	}
-	if _, err := s.Release(ctx, b.holding("a", "me:1", 0)); err == nil {
-		b.Error("released although the deadline was over")
-	}
-	if sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func(driver.Notice) {}); err == nil {
+	_, err := s.Acquire(ctx, b.hold("a", "me:1"))
+	b.unavailable("acquire", err)
+	_, err = s.Release(ctx, b.holding("a", "me:1", 0))
+	b.unavailable("release", err)
+	sub, err := s.Subscribe(ctx, b.hold("a", "me:1"), func(driver.Notice) {})
+	b.unavailable("subscribe", err)
+	if err == nil {
 		sub.Close()
-		b.Error("subscribed although the deadline was over")
+	}
+}
+
+// unavailable checks the error of a request.
+func (b *bench) unavailable(request string, err error) {
+	b.Helper()
+	if !errors.Is(err, driver.ErrUnavailable) {
+		b.Errorf("%s after its deadline: %v, want an error that matches ErrUnavailable", request, err)
 	}
 }
 

@@ -3,7 +3,7 @@
 // is right if it does what the machine does. The scripts of package redisstore are compared
 // with it, on a server, under random operations.
 //
-// A step returns the reply and the messages to subscribers. It drops what has ended before its
+// A step returns the reply and the messages to subscribers, which last until the next step. It drops what has ended before its
 // instant, so nothing needs a timer. A request that arrives later than one second after its
 // deadline must make no step, see [driver.Store]: a store checks that before.
 //
@@ -78,4 +78,4 @@ package machine
 // cmd/leasewheel compares the names with the code.
 //
 // What every kind of lock means: doc.go, state.go, and a file for each kind.
-// Tests: lock/redisstore/differential_test.go, machine_test.go, property_test.go.
+// Tests: lock/redisstore/differential_test.go, lock/memstore/suite_test.go, machine_test.go, property_test.go.

@@ -217,6 +217,25 @@ func (s *State) foreign() driver.Answer {
 	return driver.Answer{Wait: s.left(max(s.lock.ends, s.count.ends)), Foreign: true}
 }
 
+// Ends returns when nothing is left if no request comes. By then the clock has passed the last
+// token, so that tokens grow without it. ok is false if a count never ends.
+func (s *State) Ends() (at time.Time, ok bool) {
+	permits := end(0) // of a count that was deleted, they end nevertheless
+	for _, ends := range s.permits.expire {
+		permits = max(permits, ends)
+	}
+	last := max(s.lock.ends, s.queue.ends, s.fair.ends, s.claim.ends, s.count.ends, min(permits, s.permits.ends), end(s.token/1000))
+	for _, o := range s.outcomes {
+		last = max(last, o.ends)
+	}
+	return time.UnixMilli(int64(last)).Add(time.Millisecond), last != never
+}
+
+// Lose drops everything but the last token, as a store that loses its data, without a message.
+func (s *State) Lose() {
+	*s = State{Listening: s.Listening, Others: s.Others, OthersListening: s.OthersListening, token: s.token}
+}
+
 // end is the last ms, since 1970, of something that ends. TTLs count in whole ms.
 type end int64
 
@@ -234,7 +253,7 @@ func (s *State) left(ends end) time.Duration {
 
 // begin starts a step, and drops what has ended before it.
 func (s *State) begin(now time.Time) {
-	s.micros, s.ms, s.messages = now.UnixMicro(), end(now.UnixMilli()), nil
+	s.micros, s.ms, s.messages = now.UnixMicro(), end(now.UnixMilli()), s.messages[:0]
 	dropEnded(s, &s.lock, s.lock.ends)
 	dropEnded(s, &s.queue, s.queue.ends)
 	dropEnded(s, &s.fair, s.fair.ends)

@@ -173,7 +173,7 @@ func (f *fleet) checkDrained() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	defer func() { _ = q.Close(context.Background()) }()
+	defer func() { _ = q.Shutdown(context.Background()) }()
 	f.tally.check(queueDrained, 1)
 	longest := time.Second * time.Duration(max(1, f.plan.Workers[0].Tempo)) // a message's delay
 	wrong := within(time.Minute+longest+f.patience(), func() []string {

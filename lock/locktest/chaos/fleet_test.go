@@ -92,7 +92,7 @@ func TestFleetFindsWhatIsLeft(t *testing.T) {
 			require.NoError(t, err)
 			_, err = q.Put(t.Context(), delayqueue.Message{ID: "m"})
 			require.NoError(t, err)
-			require.NoError(t, q.Close(t.Context()))
+			require.NoError(t, q.Shutdown(t.Context()))
 			return f.checkDrained
 		},
 		noWaiterStuck: func(_ *testing.T, f *fleet, m *member) func() {

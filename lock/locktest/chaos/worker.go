@@ -72,7 +72,7 @@ func (w *worker) open(openStores func() ([]*redisstore.Store, error)) (err error
 		if w.queue, err = delayqueue.New(w.store, w.plan.Queue.Name, qc); err != nil {
 			return err
 		}
-		w.close = append(w.close, func() error { return w.queue.Close(w.closingContext()) })
+		w.close = append(w.close, func() error { return w.queue.Shutdown(w.closingContext()) })
 	}
 	return nil
 }

@@ -1,0 +1,47 @@
+package connect
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// The limits of requests. They are variables for tests, which stall on a busy machine.
+var (
+	RequestTimeout    = lock.DefaultRequestTimeout
+	ProbeTimeout      = time.Second // of the request that detects whether a port uses TLS
+	CompletionTimeout = time.Second // of a completion, for which a shell waits
+)
+
+// requestLimit is a hook of go-redis that bounds each request of a client, with its
+// repetitions. Without it a server that hangs is noticed after several time-outs.
+type requestLimit time.Duration
+
+// LimitRequests bounds each request of the client, also those to the nodes of a cluster.
+func LimitRequests(client redis.UniversalClient, limit time.Duration) {
+	client.AddHook(requestLimit(limit))
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(requestLimit(limit)) })
+	}
+}
+
+func (l requestLimit) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l requestLimit) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(l))
+		defer cancel()
+		return next(ctx, cmd)
+	}
+}
+
+func (l requestLimit) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(l))
+		defer cancel()
+		return next(ctx, cmds)
+	}
+}

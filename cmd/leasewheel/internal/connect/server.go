@@ -1,0 +1,211 @@
+// Package connect opens the servers that a command line names: by URLs and credentials,
+// with the settings of the store of locks, and with limits of requests.
+package connect
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// URLVariable is the environment variable that names the server if no flag does.
+const URLVariable = "REDIS_URL"
+
+// errNoServer is the error of a command line that names no server.
+var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + URLVariable)
+
+// Flags name the Redis server, or several of them, and how to connect to them.
+type Flags struct {
+	URLs []string // their passwords show in the process list; file and the environment hide them
+	File string   // contains the URLs
+	ConnectionFlags
+}
+
+// Register registers the flags.
+func (s *Flags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&s.URLs, "redis", nil, "`URL` of the server (default: $"+URLVariable+")")
+	flags.StringVar(&s.File, "redis-file", "", "read the URL from this `file`, which may be private to this user")
+	flags.StringVar(&s.User, "redis-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
+	flags.StringVar(&s.PasswordFile, "redis-password-file", "", "read the password from this `file`, again for each connection")
+	flags.StringVar(&s.PasswordCommand, "redis-password-command", "", "run this `LINE` with /bin/sh for each connection; it prints the password")
+	flags.StringVar(&s.SentinelUser, "redis-sentinel-user", "", "`NAME` of the user at the sentinels (redis-sentinel://)")
+	flags.StringVar(&s.SentinelPasswordFile, "redis-sentinel-password-file", "", "read the sentinels' password from this `file` (redis-sentinel://)")
+	flags.StringVar(&s.CA, "redis-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Cert, "redis-cert", "", "present the client certificate in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Key, "redis-key", "", "key of the client certificate, a PEM `file`")
+	flags.StringVar(&s.ServerName, "redis-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
+}
+
+// resolve returns the URLs of the flags, or else those in fallback, of the environment.
+// It returns none if neither names a server. White space separates several URLs: a comma
+// may be part of a password.
+func (s *Flags) resolve(fallback string) ([]string, error) {
+	named := slices.DeleteFunc(slices.Clone(s.URLs), func(url string) bool { return url == "" })
+	switch {
+	case len(named) > 0 && s.File != "":
+		return nil, errors.New("--redis and --redis-file exclude each other")
+	case s.File != "":
+		text, err := os.ReadFile(s.File)
+		if err != nil {
+			return nil, fmt.Errorf("--redis-file: %w", err)
+		}
+		urls := strings.Fields(string(text))
+		if len(urls) == 0 {
+			return nil, fmt.Errorf("--redis-file %s is empty; it must contain the server's URL", s.File)
+		}
+		return urls, nil
+	case len(named) > 0:
+		return named, nil
+	}
+	return strings.Fields(fallback), nil
+}
+
+// resolveOne is resolve for commands that use one server. The URL is empty if there is
+// none.
+func (s *Flags) ResolveOne(fallback string) (string, error) {
+	urls, err := s.resolve(fallback)
+	switch {
+	case err != nil || len(urls) == 0:
+		return "", err
+	case len(urls) > 1:
+		return "", fmt.Errorf("%d servers: this command uses one", len(urls))
+	}
+	return urls[0], nil
+}
+
+// Server is a connection to the Redis server and the store of locks upon it.
+type Server struct {
+	Client redis.UniversalClient
+	Store  *redisstore.Store
+	prefix string // of the locks' keys
+	url    string // a secret
+	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
+	Address string
+}
+
+// open returns the server that the flags or fallback name. It sends no request yet. No
+// error contains a password.
+func (s *Flags) Open(fallback string, c redisstore.Config) (*Server, error) {
+	rawURL, err := s.ResolveOne(fallback)
+	if err != nil {
+		return nil, err
+	}
+	if rawURL == "" {
+		return nil, errNoServer
+	}
+	return s.connect(rawURL, c)
+}
+
+// LogTo directs the log of all connections of this process. Tests run commands side by side.
+var LogTo = redisstore.LogTo
+
+// connect returns the server with a URL.
+func (s *Flags) connect(rawURL string, c redisstore.Config) (*Server, error) {
+	LogTo(c.Logger)
+	config, err := s.clientConfig(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := redisstore.Dial(rawURL, config)
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(client, c)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &Server{Client: client, Store: store, prefix: c.Prefix, url: rawURL, Address: addressOf(rawURL)}, nil
+}
+
+// clientConfig returns the configuration of a URL's client.
+func (c *ConnectionFlags) clientConfig(rawURL string) (config redisstore.ClientConfig, err error) {
+	if err = c.validate(rawURL); err != nil {
+		return config, err
+	}
+	if config.TLS, err = c.tlsConfig(); err != nil {
+		return config, err
+	}
+	if c.SentinelPasswordFile != "" {
+		config.SentinelUsername = c.SentinelUser
+		if config.SentinelPassword, err = passwordFromFile("--redis-sentinel-password-file", c.SentinelPasswordFile); err != nil {
+			return config, err
+		}
+	}
+	config.Credentials, err = c.source()
+	return config, err
+}
+
+// byTLS reports whether a URL asks for TLS.
+func byTLS(rawURL string) bool {
+	return strings.HasPrefix(rawURL, "rediss") || strings.HasPrefix(rawURL, "valkeys")
+}
+
+// name returns the server's name and version, as far as it reports them.
+func (s *Server) Name(ctx context.Context) string {
+	info := s.Client.InfoMap(ctx, "server").Val()["Server"]
+	word := func(field string) string {
+		if text := info[field]; printable.MatchString(text) {
+			return text
+		}
+		return ""
+	}
+	name := cmp.Or(word("server_name"), "redis") // Valkey has a name, and its own version
+	return strings.TrimSpace(name + " " + cmp.Or(word(name+"_version"), word("redis_version")))
+}
+
+// printable is a name or a version that a server may report.
+var printable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+
+// addressOf returns the address in a URL that redisstore.Dial has accepted.
+func addressOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "of an unknown address" // such a URL is not accepted
+	}
+	return cmp.Or(u.Host, u.Path)
+}
+
+func (s *Server) Close() error { return errors.Join(s.Store.Close(), s.Client.Close()) }
+
+// tlsConfig returns the TLS configuration of the flags, or nil if none is about
+// TLS.
+func (c *ConnectionFlags) tlsConfig() (*tls.Config, error) {
+	if c.CA+c.Cert+c.Key+c.ServerName == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("--redis-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--redis-ca %s: it contains no PEM certificate", c.CA)
+		}
+	}
+	if (c.Cert == "") != (c.Key == "") {
+		return nil, errors.New("--redis-cert and --redis-key belong together")
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("--redis-cert: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

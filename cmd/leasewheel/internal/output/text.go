@@ -1,0 +1,68 @@
+package output
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Quoted returns text, in quotes if it contains a character that a terminal would not
+// show as it is: other clients chose it. Text that begins with a quote is quoted as well.
+func Quoted(text string) string {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if text == "" || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Client names an owner: its process and label, if known, or its id at the server.
+func Client(c lock.Client, owner string) string {
+	if c.Host == "" {
+		return Quoted(owner)
+	}
+	name := fmt.Sprintf("%s[%d]@%s", Quoted(c.Process), c.PID, Quoted(c.Host))
+	if c.Label != "" {
+		name += " " + strconv.Quote(c.Label)
+	}
+	return name
+}
+
+// Instant returns nil for an unknown instant.
+func Instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// Visible replaces characters that a terminal might act upon: servers chose parts of the
+// text.
+func Visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// OneLine returns the text of err in one line: joined errors have several.
+func OneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}

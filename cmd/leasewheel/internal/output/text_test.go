@@ -1,0 +1,28 @@
+package output
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Errors that were joined are one line.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("first\n\tsecond\n\n: %w", os.ErrClosed)
+	assert.Equal(t, "first; second; : file already closed", OneLine(err))
+}
+
+func TestFiguresKeepThreeDigits(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 7: 7, 999: 999, 1234: 1230, 1235999: 1240000, 99999: 100000, -5: -5,
+	} {
+		assert.Equal(t, want, Round(d))
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		assert.Equal(t, want, Grouped(n))
+	}
+}

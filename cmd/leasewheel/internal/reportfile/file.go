@@ -1,0 +1,112 @@
+// Package reportfile writes reports into files.
+package reportfile
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Check verifies that Write can write a report to path, and leaves nothing
+// behind: a measurement takes long, and may be interrupted.
+func Check(path string) error {
+	if path == "" || isDevice(path) {
+		return nil
+	}
+	f, err := createBeside(path)
+	if err == nil {
+		f.Close()
+		return os.Remove(f.Name())
+	}
+	if f, inPlace := os.OpenFile(path, os.O_WRONLY, 0); inPlace == nil {
+		return f.Close()
+	}
+	return fmt.Errorf("cannot write the report: %w", err)
+}
+
+// Write writes a report to path; without a path it does nothing. The report replaces
+// an earlier one as a whole, or not at all. It is written in place to a device or a pipe,
+// and to a file that cannot be replaced, such as one that is mounted by itself.
+func Write(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	var report bytes.Buffer
+	if err := write(&report); err != nil {
+		return err
+	}
+	if !isDevice(path) {
+		written, err := replaceFile(path, report.Bytes())
+		if _, missing := os.Stat(path); written || missing != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(report.Bytes())
+	return errors.Join(err, f.Close())
+}
+
+// replaceFile replaces the file at path by a report. written is false if the
+// system lets no other file take its place, and true after any other error, such as of a
+// full disk: the earlier file is as it was.
+func replaceFile(path string, report []byte) (written bool, err error) {
+	f, err := createBeside(path)
+	if err != nil {
+		return false, err
+	}
+	_, err = f.Write(report)
+	err, written = errors.Join(err, f.Close()), true
+	if err == nil {
+		err = os.Rename(f.Name(), followed(path))
+		written = err == nil
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return written, err
+}
+
+// createBeside creates a new file in the folder of path, if path itself may be written. The
+// errors name path.
+func createBeside(path string) (*os.File, error) {
+	target := followed(path)
+	// Not as os.CreateTemp has it: the umask alone decides who may read a report.
+	mode := fs.FileMode(0o666)
+	if info, err := os.Stat(target); err == nil {
+		earlier, err := os.OpenFile(path, os.O_WRONLY, 0) // fails for a folder, too
+		if err != nil {
+			return nil, err
+		}
+		earlier.Close()
+		mode = info.Mode().Perm()
+	}
+	name := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+"."+rand.Text()[:8])
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		failed.Path = path
+	}
+	return f, err
+}
+
+// followed returns the file that path leads to by symbolic links, which stay as they are.
+func followed(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}
+
+// isDevice reports whether path is neither a file nor a folder, so that nothing can replace
+// it.
+func isDevice(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}

@@ -1,0 +1,110 @@
+// Package terminal shows progress on a terminal.
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// meterInterval is how often a meter repaints its line: often enough to look alive,
+// rarely enough to cost nothing.
+const meterInterval = 100 * time.Millisecond
+
+// ClearLine makes a terminal empty the line of the cursor.
+const ClearLine = "\r\x1b[K"
+
+// Meter shows one line of progress on a terminal and repaints it in place. On any other
+// output it prints nothing, so that logs stay clean.
+type Meter struct {
+	out   *os.File
+	line  func() string
+	shown bool
+	notes chan string
+	done  chan struct{}
+	wait  sync.WaitGroup
+}
+
+// StartMeter repaints the result of line on out, until stop. line is called from another
+// goroutine, one call at a time; it returns one line, which a narrow terminal cuts off.
+func StartMeter(out *os.File, line func() string) *Meter {
+	m := &Meter{out: out, line: line, shown: Is(out), notes: make(chan string), done: make(chan struct{})}
+	if m.shown {
+		m.wait.Go(m.paint)
+	}
+	return m
+}
+
+// note prints a line that stays, above the one that is repainted.
+func (m *Meter) Note(format string, args ...any) {
+	if m.shown {
+		m.notes <- fmt.Sprintf(format, args...)
+	}
+}
+
+// stop clears the line and returns when nothing more will be printed. It may be called
+// once.
+func (m *Meter) Stop() {
+	close(m.done)
+	m.wait.Wait()
+}
+
+func (m *Meter) paint() {
+	ticker := time.NewTicker(meterInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-m.done:
+			fmt.Fprint(m.out, ClearLine)
+			return
+		case note := <-m.notes:
+			fmt.Fprint(m.out, ClearLine, note, "\n", m.fitting())
+		case <-ticker.C:
+			fmt.Fprint(m.out, ClearLine, m.fitting())
+		}
+	}
+}
+
+// fitting returns the line, cut to the terminal's width: a wrapped line could not be
+// repainted in place.
+func (m *Meter) fitting() string {
+	line := m.line()
+	width, _, err := term.GetSize(int(m.out.Fd()))
+	if err != nil || width <= 0 {
+		return line
+	}
+	used := len("^C") // which a terminal may echo behind the line, and must not wrap
+	for i, r := range line {
+		if used += ColumnsOf(r); used > width {
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// Is reports whether a file is a terminal.
+func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Bar draws how much of total is done, width characters wide.
+func Bar(done, total float64, width int) string {
+	full := 0
+	if total > 0 {
+		full = int(min(max(done/total, 0), 1) * float64(width))
+	}
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}
+
+// ColumnsOf counts two columns for every character of a script that has wide ones. Some
+// take one or none, so that a line may be shorter than counted, and never longer.
+func ColumnsOf(r rune) int {
+	const firstWide = 0x1100            // Hangul; no character below is wide
+	block := r >= 0x2580 && r <= 0x259f // as in a bar of progress
+	if r >= firstWide && r != '…' && !block {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,152 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+func hold(k driver.Kind, name, owner string) *driver.Hold {
+	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: 500 * time.Millisecond}
+}
+
+func (m *memory) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(len(m.names), len(m.checks))
+}
+
+// A name is dropped a second after it ended, released or not, without a further request.
+func TestNamesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		const seconds, each = 20, 5_000 // as bounded with a million, which takes a minute
+		goroutines := runtime.NumGoroutine()
+		for second := range seconds {
+			for i := range each {
+				h := hold(driver.KindMutex, fmt.Sprint(second, ":", i), "a:1")
+				_, err := s.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				if h.Count = 0; i%2 == 0 {
+					_, err = s.Release(t.Context(), h)
+					require.NoError(t, err)
+				}
+			}
+			require.LessOrEqual(t, s.size(), 3*each)
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+1, "no goroutine for a lock")
+		time.Sleep(2 * keptFor)
+		assert.Zero(t, s.size())
+	})
+}
+
+// What has ended is dropped, of each kind; what has not stays, and so does a name with waiters.
+func TestNamesStayWhileTheyHaveSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		permits := hold(driver.KindPermit, "permits", "0123456789abcdef0123456789abcdef")
+		create := &driver.Count{Kind: driver.KindPermit, Name: "permits", Op: driver.CountCreate, N: 1, TTL: time.Minute, Request: "1"}
+		_, err := s.Count(t.Context(), create)
+		require.NoError(t, err)
+		_, err = s.Acquire(t.Context(), permits)
+		require.NoError(t, err)
+		create = &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "2"}
+		_, err = s.Count(t.Context(), create)
+		require.NoError(t, err)
+		waiter := hold(driver.KindFair, "fair", "b:1")
+		waiter.Queue.Keep = 10 * time.Second
+		sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
+		require.NoError(t, err)
+		for _, h := range []*driver.Hold{hold(driver.KindFair, "fair", "a:1"), waiter, hold(driver.KindRead, "read", "a:1")} {
+			_, err := s.Acquire(t.Context(), h)
+			require.NoError(t, err)
+		}
+		time.Sleep(3 * keptFor)
+		assert.Equal(t, []string{"fair", "latch", "permits"}, s.named(""))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"fair", "latch"}, s.named(""), "a subscription and a latch do not end")
+		sub.Close()
+		sub.Close() // once more is the same
+		_, err = s.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountDelete, Request: "3"})
+		require.NoError(t, err)
+		time.Sleep(queueTTL + 2*keptFor)
+		assert.Zero(t, s.size())
+	})
+}
+
+// queueTTL is how long the machine keeps a queue without requests.
+const queueTTL = 10 * time.Minute
+
+// A dropped name gets a larger token.
+func TestTokensGrowBeyondADroppedName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		last := int64(0)
+		for range 1000 { // at one instant: the tokens are ahead of the clock
+			a, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "a:1"))
+			require.NoError(t, err)
+			require.Greater(t, a.Token, last)
+			last = a.Token
+			_, err = s.Release(t.Context(), &driver.Hold{Name: "a", Owner: "a:1"})
+			require.NoError(t, err)
+		}
+		for s.size() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		a, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "a:1"))
+		require.NoError(t, err)
+		assert.Greater(t, a.Token, last)
+	})
+}
+
+// Locks outlive the stores, which may all be closed meanwhile.
+func TestLocksOutliveTheirStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := New()
+		h := hold(driver.KindMutex, "a", "a:1")
+		h.TTL = time.Minute
+		_, err := first.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.NoError(t, first.Close())
+		require.NoError(t, first.Close())
+		_, err = first.Acquire(t.Context(), h)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		time.Sleep(10 * time.Second)
+		second := first.Open()
+		defer second.Close()
+		a, err := second.Acquire(t.Context(), hold(driver.KindMutex, "a", "b:1"))
+		require.NoError(t, err)
+		assert.Equal(t, driver.Answer{Wait: 50 * time.Second}, a)
+		time.Sleep(time.Minute)
+		assert.Zero(t, second.size())
+	})
+}
+
+// A request whose context has ended changes nothing.
+func TestNoStepAfterTheContextsEnd(t *testing.T) {
+	s := New()
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Acquire(ctx, hold(driver.KindMutex, "a", "a:1"))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.ErrorIs(t, s.Announce(ctx, driver.Client{ID: "a"}, time.Minute), context.Canceled)
+	a, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "b:1"))
+	require.NoError(t, err)
+	assert.Equal(t, driver.Granted, a.Verdict)
+}

@@ -1,0 +1,14 @@
+//go:build real
+
+package memstore
+
+import (
+	"testing"
+
+	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
+)
+
+func TestInRealTime(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Suite{Backend: backend})
+}

@@ -1,5 +1,0 @@
--- Reads the server's clock.
---
--- KEYS  1 any key of the node
--- returns  the µs since 1970, in decimal
-return decimal(micros())

@@ -1,0 +1,93 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+)
+
+// roundTrips is how many round trips a check measures.
+const roundTrips = 15
+
+// RoundTrip is one reading of a server's clock. The reply was made at an unknown instant of
+// the round trip.
+type RoundTrip struct {
+	Sent time.Time // by the monotonic clock
+	Took time.Duration
+	At   time.Time // by the server's clock
+}
+
+// measure reads the server's clock a few times, one after the other.
+func measure(ctx context.Context, client *redis.Client) ([]RoundTrip, error) {
+	trips := make([]RoundTrip, 0, roundTrips)
+	for range roundTrips {
+		sent := time.Now()
+		at, err := client.Time(ctx).Result()
+		took := time.Since(sent)
+		if err != nil {
+			return trips, fault.Classify(err)
+		}
+		if seconds := at.Unix(); seconds <= 0 || seconds > lua.MaxNumber/1_000_000 {
+			return trips, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)
+		}
+		trips = append(trips, RoundTrip{sent, took, at})
+	}
+	return trips, nil
+}
+
+// ahead returns by how much the server's clock is ahead of this process's: at least low and
+// at most high. The process's clock counts from base, so that its steps have no effect.
+func (r RoundTrip) ahead(base time.Time) (low, high time.Duration) {
+	sent := base.Round(0).Add(r.Sent.Sub(base))
+	high = r.At.Sub(sent)
+	return high - r.Took, high
+}
+
+// difference returns the difference between the clocks according to the fastest round trip,
+// and half of that round trip.
+func difference(trips []RoundTrip, base time.Time) (ahead, give time.Duration) {
+	fastest := slices.MinFunc(trips, func(a, b RoundTrip) int { return int(a.Took - b.Took) })
+	low, high := fastest.ahead(base)
+	return (low + high) / 2, max((high-low)/2, time.Microsecond)
+}
+
+// step returns by how much the server's clock was set between two round trips, at least. It
+// is zero if no step is certain.
+func step(a, b RoundTrip, base time.Time) time.Duration {
+	if (b.Sent.Round(0).Sub(a.Sent.Round(0)) - b.Sent.Sub(a.Sent)).Abs() > leastStep {
+		return 0 // this process's clock was set, or the machine was suspended
+	}
+	lowA, highA := a.ahead(base)
+	lowB, highB := b.ahead(base)
+	slewed := leastStep + b.Sent.Sub(a.Sent).Abs()/mostSlew
+	switch {
+	case lowB-highA > slewed:
+		return lowB - highA
+	case lowA-highB > slewed:
+		return highB - lowA
+	}
+	return 0
+}
+
+const (
+	// leastStep is the smallest difference that counts as a step.
+	leastStep = 50 * time.Millisecond
+	// mostSlew is the rate at which a clock may be slewed: one part of so many.
+	mostSlew = 1000
+)
+
+// middle returns the median and the maximum of the round trips.
+func middle(trips []RoundTrip) (median, worst time.Duration) {
+	times := make([]time.Duration, len(trips))
+	for i, r := range trips {
+		times[i] = r.Took
+	}
+	slices.Sort(times)
+	return times[len(times)/2], times[len(times)-1]
+}

@@ -1,0 +1,216 @@
+// Package fault classifies what servers refuse, and missing answers.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// The faults that a server reports, as package redisstore exports and describes them.
+var (
+	ErrReadOnly = errors.New("the server is a read-only replica")
+	ErrLoading = errors.New("the server is still loading its data")
+	ErrBusy = errors.New("the server is busy with a slow script")
+	ErrNoReplicas = errors.New("the server has too few replicas to accept writes")
+	ErrCluster = errors.New("the cluster cannot serve the slot just now")
+	ErrMaxClients = errors.New("the server accepts no more connections")
+	ErrOutOfMemory = errors.New("the server is out of memory")
+	ErrMisconfigured = errors.New("the server cannot save its data and refuses writes")
+	ErrAuth = errors.New("the server does not accept the credentials")
+	ErrCredentials = errors.New("the client has no credentials")
+	ErrNoPermission = errors.New("the user lacks a permission")
+	ErrWrongType = errors.New("a key holds another kind of value")
+	ErrTooOld = errors.New("the server is too old")
+	ErrCrossSlot = errors.New("the lock's keys are not in one slot")
+	ErrDamaged = errors.New("the lock's fencing counter is damaged")
+
+	ErrUnreplicated = errors.New("too few replicas have the lock")
+)
+
+// class is a class of refusals.
+type class struct {
+	err     error
+	passing bool // may pass by itself
+	// midway: the request may have been carried out, at least in part. A redirect is
+	// midway: go-redis follows it, and leaves it as the command's error if the second
+	// attempt gets no answer.
+	midway bool
+	ofKey  bool // one key of a run may be the reason
+	advice string
+}
+
+// faults by the first word of the refusal.
+var faults = map[string]class{
+	"READONLY":    {err: ErrReadOnly, passing: true, advice: "a failover may be under way; otherwise connect to the master, by sentinel or cluster"},
+	"LOADING":     {err: ErrLoading, passing: true, advice: "wait until it is ready"},
+	"BUSY":        {err: ErrBusy, passing: true, advice: "SCRIPT KILL ends the script if it has written nothing"},
+	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
+	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
+	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
+	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is being moved"},
+	"MOVED":       {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"ASK":         {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
+	"MISCONF":     {err: ErrMisconfigured, advice: "its log has the reason; often the disk is full"},
+	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
+	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
+	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user the commands, keys and channels that locks need"},
+	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
+	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
+	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
+}
+
+// Error is a server's refusal, or a missing answer.
+type Error struct {
+	// Fault is the class of the refusal, one of this package's errors. It is nil if there
+	// was no answer, or one of no known class.
+	Fault error
+	// Err is what go-redis reported.
+	Err error
+
+	passing bool
+	ofKey   bool // one key of the run may be the reason
+	done    bool // the request may have been carried out, at least in part
+	advice  string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Fault != nil:
+		return fmt.Sprintf("redis: %v (%v): %s", e.Fault, e.Err, e.advice)
+	case e.passing:
+		return fmt.Sprintf("redis: no answer from the server: %v", e.Err)
+	default:
+		return fmt.Sprintf("redis: %v", e.Err)
+	}
+}
+
+// Is matches the fault, and the errors of package lock by which it decides on retries.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case nil:
+		return false
+	case driver.ErrUnavailable:
+		return e.passing
+	case driver.ErrNotDone:
+		return !e.done
+	}
+	return target == e.Fault
+}
+
+// Unwrap returns what go-redis reported.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Refusal is the text of a server's error that a script returned as data.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// RedisError makes a Refusal a [redis.Error].
+func (Refusal) RedisError() {}
+
+// OfOneKey reports whether one key may be the reason why the server refused a run.
+func OfOneKey(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.ofKey
+}
+
+// Classify turns an error of go-redis into an *Error.
+func Classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		f := classOf(refused.Error())
+		return &Error{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.err == nil || f.midway, advice: f.advice}
+	}
+	if failed, ok := errors.AsType[*Credentials](err); ok {
+		return &Error{Fault: ErrCredentials, Err: failed.Err, passing: true, advice: "the next connection asks for them again"}
+	}
+	closed := errors.Is(err, redis.ErrClosed)
+	var op *net.OpError
+	unsent := closed || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
+	return &Error{Err: err, passing: !closed, done: !unsent}
+}
+
+// place matches what servers before Redis 7 put before the refusal of a command within a
+// script.
+var place = regexp.MustCompile(`^(?:ERR Error running script \(call to f_\w+\): )?(?:@\w+: ?\d+: )+-?`)
+
+// Of returns the fault of a refusal, nil for one of no known class.
+func Of(refusal string) error { return classOf(refusal).err }
+
+// classOf returns the class of a refusal. Some refusals have no distinctive first word:
+// ACL failures within a script, a full server, wrong credentials of old servers.
+func classOf(text string) class {
+	text = text[len(place.FindString(text)):]
+	word, rest, _ := strings.Cut(text, " ")
+	if f, known := faults[word]; known {
+		return f
+	}
+	switch {
+	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot set the first word
+		return faults["DAMAGED"]
+	case strings.HasPrefix(rest, "max number of clients"):
+		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
+	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
+		return faults["NOPERM"]
+	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
+		return faults["NOAUTH"]
+	case tooOld(text):
+		return class{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it"}
+	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
+		return faults["WRONGPASS"]
+	}
+	return class{ofKey: true}
+}
+
+// tooOld reports whether a refusal is for a script's command that the server does not
+// know in this form. The scripts make no syntax errors, so the server is old.
+func tooOld(text string) bool {
+	return strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
+		strings.Contains(text, "Unknown Redis command called from") ||
+		strings.Contains(text, "Wrong number of args calling Redis command")
+}
+
+// Silent reports whether the error is a missing answer.
+func Silent(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Fault == nil && e.passing
+}
+
+// Credentials is the error of a source of credentials.
+type Credentials struct{ Err error }
+
+func (e *Credentials) Error() string { return e.Err.Error() }
+func (e *Credentials) Unwrap() error { return e.Err }
+
+// NoScript reports whether the server has no such script in its cache. SCRIPT FLUSH, a
+// restart or a failover may empty the cache at any time.
+func NoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// Unexpected is the error for a reply that none of our scripts gives. It omits the reply,
+// whose content is unknown.
+func Unexpected(reply any) error {
+	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
+}
+
+// Passing is an error without a fault that may pass by itself. done is set if the request may
+// have been carried out.
+func Passing(err error, done bool) error { return &Error{Err: err, passing: true, done: done} }
+
+// Unreplicated is the error of a grant that too few replicas have acknowledged in time.
+func Unreplicated(err error) error {
+	return &Error{Fault: ErrUnreplicated, Err: err, passing: true, done: true, advice: "bring its replicas back, or lower Config.Replicas"}
+}
+
+// Advice returns what to do about an error.
+func Advice(e *Error) string { return e.advice }

@@ -1,0 +1,21 @@
+-- Gives permits back.
+--
+-- KEYS  1 the count
+--       2 the permits in use
+--       3 the channel
+-- ARGV  1 the first permit's id
+--       2 the command to publish with
+--       3 how many permits
+-- returns  1 given back, -1 one of them is not in use, or has expired
+
+-- include: milliseconds.lua
+-- include: counter.lua
+-- include: expiry.lua
+
+local count = countOf(KEYS[1])
+if count == false or not isPermits(KEYS[2]) then return -1 end
+local ids = idsOf(ARGV[1], tonumber(ARGV[3]))
+local expires = redis.call('zscore', KEYS[2], ids[1])
+local removed = redis.call('zrem', KEYS[2], unpack(ids))
+if removed > 0 then announcePermits(ARGV[2], KEYS[3], redis.call('incrby', KEYS[1], removed)) end
+return expires and removed == #ids and tonumber(expires) > milliseconds() and 1 or -1

@@ -1,0 +1,72 @@
+// Package lua has the scripts that run on the server, a file for each and for what several
+// share.
+//
+// A line "-- include: name.lua" stands for the text of that file, at its first place in a
+// script. What is made by a file is visible below that line. Redis makes a script's functions
+// in each run, so the frequent scripts include them where their first use is.
+//
+// A file uses names of its own and of the files that it includes, and no others.
+package lua
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// MaxNumber is the largest number that is accepted from a server: up to it, Lua is exact.
+const MaxNumber = 1<<53 - 1
+
+// Text is a script as a server gets it.
+type Text struct {
+	Source string
+	SHA    string // the name under which a server caches it
+	// Timely is set if the script includes deadline.lua. It takes the deadline of its request
+	// as its last arguments, and changes nothing after it.
+	Timely bool
+}
+
+// File returns a function that returns the script in a file. It is put together once.
+func File(name string) func() *Text {
+	return sync.OnceValue(func() *Text {
+		included := make(map[string]bool)
+		return newText(expand(name, included), included)
+	})
+}
+
+// Timely returns a function that returns the script made of sources, which see the functions of
+// clock.lua and number.lua.
+func Timely(sources ...string) func() *Text {
+	return sync.OnceValue(func() *Text {
+		included := make(map[string]bool)
+		return newText(expand("deadline.lua", included)+expand("number.lua", included)+strings.Join(sources, "\n"), included)
+	})
+}
+
+func newText(source string, included map[string]bool) *Text {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1
+	return &Text{Source: source, SHA: hex.EncodeToString(sum[:]), Timely: included["deadline.lua"]}
+}
+
+var include = regexp.MustCompile(`(?m)^-- include: (\w+\.lua)$`)
+
+// expand returns the text of a file, unless it is included already.
+func expand(name string, included map[string]bool) string {
+	if included[name] {
+		return ""
+	}
+	included[name] = true
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // a line names a file that does not exist
+	}
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
+		return expand(include.FindStringSubmatch(line)[1], included)
+	})
+}
