@@ -45,28 +45,31 @@
 // fourth of its TTL, at least 1 s, in case that process has died. Clients of other
 // libraries get every other turn. [Locker.Fair] keeps the order across all processes.
 //
-// # Ground rules of waiting
+// # Errors
 //
-// The code of waiting is acquire.go, request.go, waiter.go, queue.go and run.go, in this
-// order. An acquisition that finds no queue sends one request. If that is refused, or a
-// queue exists, a waiter joins the queue. The waiter is the acquisition with a function
-// that receives its result, as wantConn in net/http.
+// [errors.Is] finds the Err values in an error, and [errors.As] the types:
 //
-//   - The queue sends the requests, for one waiter at a time: its head. All that it learns
-//     about the lock is its own state: the latest refusal, when a request is due, whether
-//     the store fails. A head that leaves passes nothing on.
-//   - That state is guarded by the locker's mu, and every event ends with queue.advance: a
-//     waiter joins or leaves, a notice arrives, the backstop fires, an answer arrives.
-//     Advance delivers a grant, has a due request sent, or arms the backstop.
-//   - Requests are sent by the queue's run, a goroutine that ends when none is due. There is
-//     at most one. It holds no mutex while it calls the store, or a function of the user.
-//   - A result is delivered once, with the waiter's removal from the queue. A waiter whose
-//     context ends leaves at once, unless its request is in flight: then the answer decides.
-//   - A request knows its unknown outcomes. It alone passes a hold to the cleanup.
-//   - Each waiter has its own owner, TTL, values and deadline; the requests for it have them.
-//     A waiter that loses its turn gets a new owner, as a grant to it would not be noticed.
-//   - A deferred function is a waiter whose result puts it into a pool. Requests for it are
-//     sent in pools too, of bounded size for each group of the store.
+//	error                 meaning                                          what to do
+//	ErrNotAcquired        another owner has the lock: a *NotAcquiredError  wait longer, or skip the work
+//	ErrTooManyWaiters     Config.MaxWaiters; matches ErrNotAcquired        shed load
+//	ErrRetriesExhausted   Options.Retry has stopped                        as ErrNotAcquired
+//	ErrTooManyDeferred    Config.MaxDeferred                               shed load
+//	ErrForeign            something else uses the name                     use another name or format
+//	ErrUpgrade            a reader requested the write lock                unlock the read lock first
+//	ErrUnavailable        no answer in time; a grant is released later     retry; read a count again first
+//	ErrNotDone            the request has changed nothing                  retry
+//	ErrUnsupported        the store lacks this kind or method              another store
+//	ErrOverflow           the count would leave its range; unchanged       correct the number
+//	ErrClosed             the locker is closed                             nothing
+//	ErrLost               the lease ended before Unlock: a *LostError      stop, or check the work done
+//	ErrReleased           the lease was unlocked                           correct the program
+//	ErrNotHeld            Unlock was called twice                          correct the program
+//	ErrNotRepeated        a failed release is not repeated                 its TTL ends it; permits: add them
+//	ErrCancelled          Deferred.Cancel came first                       nothing
+//	NameError             a name or a pattern is rejected                  EscapeName
+//	CountError, TTLError  a number or a TTL is out of range                stay within Min and Max
+//	PanicError            a deferred function panicked                     correct the function
+//	UnreleasedError       Shutdown could not release these locks           their TTL ends them
 package lock
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted

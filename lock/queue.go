@@ -1,3 +1,26 @@
+// Ground rules of waiting.
+//
+// The code of waiting is acquire.go, request.go, waiter.go, queue.go and run.go, in this
+// order. An acquisition that finds no queue sends one request. If that is refused, or a
+// queue exists, a waiter joins the queue. The waiter is the acquisition with a function
+// that receives its result, as wantConn in net/http.
+//
+//   - The queue sends the requests, for one waiter at a time: its head. All that it learns
+//     about the lock is its own state: the latest refusal, when a request is due, whether
+//     the store fails. A head that leaves passes nothing on.
+//   - That state is guarded by the locker's mu, and every event ends with queue.advance: a
+//     waiter joins or leaves, a notice arrives, the backstop fires, an answer arrives.
+//     Advance delivers a grant, has a due request sent, or arms the backstop.
+//   - Requests are sent by the queue's run, a goroutine that ends when none is due. There is
+//     at most one. It holds no mutex while it calls the store, or a function of the user.
+//   - A result is delivered once, with the waiter's removal from the queue. A waiter whose
+//     context ends leaves at once, unless its request is in flight: then the answer decides.
+//   - A request knows its unknown outcomes. It alone passes a hold to the cleanup.
+//   - Each waiter has its own owner, TTL, values and deadline; the requests for it have them.
+//     A waiter that loses its turn gets a new owner, as a grant to it would not be noticed.
+//   - A deferred function is a waiter whose result puts it into a pool. Requests for it are
+//     sent in pools too, of bounded size for each group of the store.
+
 package lock
 
 import (
