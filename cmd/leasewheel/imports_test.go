@@ -74,8 +74,8 @@ var fences = map[string]fence{
 		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
-	"lock/redisstore/internal/check": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/fault": {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/check":  {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/fault":  {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/lua":    {},
 	"lock/redisstore/internal/pubsub": {own: []string{"lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 

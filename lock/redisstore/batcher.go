@@ -17,7 +17,7 @@ import (
 // together in one pipeline as soon as one of the others has returned: group commit. Simple
 // ones share a run of their script. Requests in a batch succeed or fail independently.
 type batcher struct {
-	store *Store
+	transport *transport
 
 	mu       sync.Mutex
 	queued   []*request // guarded by mu; empty unless maxInFlight are in flight
@@ -45,49 +45,6 @@ type request struct {
 	members []*request // of a shared run, which has no done; else nil
 }
 
-// batchers are the store's batchers, by node.
-type batchers struct {
-	mu     sync.Mutex
-	to     map[string]*batcher // guarded by mu
-	closed bool                // guarded by mu
-	work   sync.WaitGroup      // goroutines that send batches; added to under mu, while not closed
-}
-
-// begin runs send in a goroutine. close waits for it, unless begin comes after close.
-func (b *batchers) begin(send func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		go send()
-		return
-	}
-	b.work.Go(send)
-}
-
-// close waits for the batches in flight.
-func (b *batchers) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.work.Wait()
-}
-
-// batcher returns the batcher of the node that has the key.
-func (s *Store) batcher(at key) *batcher {
-	node := s.nodeOf(at)
-	s.batchers.mu.Lock()
-	defer s.batchers.mu.Unlock()
-	b := s.batchers.to[node]
-	if b == nil {
-		b = &batcher{store: s}
-		if s.batchers.to == nil {
-			s.batchers.to = make(map[string]*batcher)
-		}
-		s.batchers.to[node] = b
-	}
-	return b
-}
-
 // run sends a request, alone or with others, and returns its reply.
 func (b *batcher) run(ctx context.Context, c *call) (any, error) {
 	b.mu.Lock()
@@ -95,7 +52,7 @@ func (b *batcher) run(ctx context.Context, c *call) (any, error) {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.returned()
-		return b.store.runOne(ctx, c)
+		return b.transport.runOne(ctx, c)
 	}
 	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
 	if b.queued == nil {
@@ -132,7 +89,7 @@ func (b *batcher) withdraw(r *request) bool {
 // returned sends what has queued, in place of a request that has returned.
 func (b *batcher) returned() {
 	if batch := b.next(); batch != nil {
-		b.store.batchers.begin(func() { b.sendAll(batch) })
+		b.transport.background.begin(func() { b.sendAll(batch) })
 	}
 }
 
@@ -179,13 +136,13 @@ func (b *batcher) send(batch []*request) {
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	again := b.store.runPipeline(ctx, b.store.share(batch))
+	again := b.transport.runPipeline(ctx, b.transport.share(batch))
 	for _, r := range batch {
 		if !slices.Contains(again, r) {
 			close(r.done)
 		}
 	}
-	b.store.repeat(ctx, again, lateTries-1)
+	b.transport.repeat(ctx, again, lateTries-1)
 	for _, r := range again {
 		close(r.done)
 	}

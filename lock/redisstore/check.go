@@ -60,7 +60,7 @@ func (s *Store) checkedNodes(ctx context.Context) ([]check.Node, error) {
 		}
 		return []check.Node{{Client: client, Address: address}}, nil
 	}
-	masters, err := s.masters(ctx)
+	masters, err := s.nodes.masters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Store) lastReading(address string, now check.RoundTrip) (last check.Rou
 	if s.cluster == nil {
 		address = ""
 	}
-	clock := s.clockOf(address)
+	clock := s.transport.clockOf(address)
 	r := clock.reading.Load()
 	if r == nil {
 		clock.reading.CompareAndSwap(nil, &clockReading{asked: now.Sent, micros: now.At.UnixMicro(), took: now.Took})

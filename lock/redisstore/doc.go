@@ -121,13 +121,13 @@ package redisstore
 // Tests: internal/pubsub/conn_test.go, subscriber_test.go, cluster_test.go, mute_test.go.
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
-// The nodes of a cluster, and a start while one does not answer: topology.go Store.locate(),
-// Store.masters(), Store.able().
+// The nodes of a cluster, and a start while one does not answer: nodes.go nodes.locate(),
+// nodes.masters(), pubsub.go Store.able().
 // Tests: mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163.
 //
-// How requests are sent: batcher.go, shared.go, internal/lua/shared.lua, pipeline.go,
-// serverclock.go, internal/lua/deadline.lua.
+// How requests are sent: transport.go, background.go, batcher.go, shared.go,
+// internal/lua/shared.lua, pipeline.go, serverclock.go, internal/lua/deadline.lua.
 // Tests: batcher_test.go, shared_test.go, deadline_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
 //
@@ -135,7 +135,7 @@ package redisstore
 // Tests: reply_test.go, faults_test.go.
 // Planted: 01, 02.
 //
-// What WAIT covers: replicas.go Store.runReplicated(), script.go script.granting.
+// What WAIT covers: replicas.go transport.runReplicated(), script.go script.granting.
 // Tests: failover_test.go.
 // Planted: 185.
 //

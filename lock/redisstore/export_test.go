@@ -27,13 +27,13 @@ func (s *Store) InFlight() int { return s.sum(func(b *batcher) int { return b.in
 func (s *Store) Waiting() int { return s.sum(func(b *batcher) int { return len(b.queued) }) }
 
 // RefuseShared sets when the server has refused a shared run.
-func (s *Store) RefuseShared(at time.Time) { s.refusedShared.Store(&at) }
+func (s *Store) RefuseShared(at time.Time) { s.transport.refusedShared.Store(&at) }
 
 // sum adds a number of each batcher.
 func (s *Store) sum(of func(*batcher) int) (n int) {
-	s.batchers.mu.Lock()
-	all := slices.Collect(maps.Values(s.batchers.to))
-	s.batchers.mu.Unlock()
+	s.transport.mu.Lock()
+	all := slices.Collect(maps.Values(s.transport.batchers))
+	s.transport.mu.Unlock()
 	for _, b := range all {
 		b.mu.Lock()
 		n += of(b)

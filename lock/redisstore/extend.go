@@ -25,7 +25,7 @@ func NewScript(sources ...string) Script { return Script{&script{text: lua.Timel
 // Run runs a script on the server that has the keys, and does not repeat it. A server
 // that does not know the script gets its source. Errors are of type *[ServerError].
 func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
-	return s.do(ctx, newCall(sc.script, keysOf(keys), args...))
+	return s.transport.Run(ctx, newCall(sc.script, keysOf(keys), args...))
 }
 
 // keysOf returns the keys that a caller names. They are no names of locks: [Config.Prefix]
@@ -75,7 +75,7 @@ func (s *Store) PublishCommand(ctx context.Context) (string, error) {
 
 // NodeOf returns the address of the cluster's node that has a key. It returns "" outside a
 // cluster, and for a node that is not known.
-func (s *Store) NodeOf(text string) string { return s.nodeOf(key(text)) }
+func (s *Store) NodeOf(text string) string { return s.nodes.of(key(text)) }
 
 // Database returns the number of the store's database. Package quorum refuses nodes whose
 // numbers differ.

@@ -43,7 +43,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (drive
 	if s.config.Format == FormatPlain {
 		c = plainCall(at, "", false)
 	}
-	reply, err := s.do(ctx, c)
+	reply, err := s.transport.Run(ctx, c)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -67,7 +67,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 	if s.config.Format == FormatPlain {
 		c = plainCall(at, publish, false)
 	}
-	reply, err := s.do(ctx, c)
+	reply, err := s.transport.Run(ctx, c)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -219,7 +219,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute 
 	records, nodes := make(map[string]*redis.SliceCmd), make(map[string]redis.Pipeliner)
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		at := clientKey(c.ID)
-		node := s.nodeOf(at)
+		node := s.nodes.of(at)
 		if _, skip := mute.Load(node); skip || records[c.ID] != nil {
 			return
 		}

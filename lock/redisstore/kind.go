@@ -85,3 +85,13 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	}
 	return k.release(ctx, s, at, h)
 }
+
+// Group returns the address of the cluster's node that keeps the lock called name. It returns
+// "" outside a cluster, and for a node that is not known.
+func (s *Store) Group(name string, _ any) string {
+	at, err := s.names.key(name)
+	if err != nil {
+		return ""
+	}
+	return s.nodes.of(at)
+}

@@ -91,7 +91,7 @@ func (s *Store) servers(ctx context.Context) ([]server, error) {
 	if s.cluster == nil {
 		return []server{{client: s.client}}, nil
 	}
-	masters, err := s.masters(ctx)
+	masters, err := s.nodes.masters(ctx)
 	servers := make([]server, len(masters))
 	for i, master := range masters {
 		servers[i] = server{master, master.Options().Addr}
@@ -121,12 +121,12 @@ func (l *lister) begin(servers []server) {
 	var reading sync.WaitGroup
 	reading.Add(len(servers))
 	for _, at := range servers {
-		l.store.batchers.begin(func() {
+		l.store.background.begin(func() {
 			defer reading.Done()
 			l.read(at)
 		})
 	}
-	l.store.batchers.begin(func() {
+	l.store.background.begin(func() {
 		reading.Wait()
 		close(l.listed)
 	})
@@ -209,7 +209,7 @@ func (l *lister) scan(at server, t trace) error {
 		cancel()
 		if err != nil {
 			err = fault.Classify(err)
-			l.store.doubtTopology(err)
+			l.store.nodes.doubt(err)
 			return err
 		}
 		if !l.page(at, l.choose(keys, t)) {
@@ -267,7 +267,7 @@ func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (in
 	}
 	var refused []key // for the reason refusal
 	var refusal error
-	for i, reply := range s.runAll(ctx, calls) {
+	for i, reply := range s.transport.RunAll(ctx, calls) {
 		err, failed := reply.(error)
 		var info driver.Info
 		if !failed {

@@ -117,7 +117,7 @@ func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.H
 	if !c.simple {
 		c.args = append(c.args, h.Count, member, h.Queue.Reserve)
 	}
-	reply, err := s.do(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.call)
 	if err != nil {
 		return a, clock, err
 	}
@@ -203,7 +203,7 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 	if !c.simple {
 		c.args = append(c.args, h.Count, &c.ttl, member, h.Queue.Granted)
 	}
-	reply, err := s.do(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.call)
 	if err != nil {
 		return false, err
 	}

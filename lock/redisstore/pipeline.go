@@ -42,11 +42,11 @@ type attempt struct {
 }
 
 // attempt returns an attempt at a call with the deadline of ctx.
-func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
+func (t *transport) attempt(ctx context.Context, c *call) (a attempt, err error) {
 	a.call = c
 	if c.script.text().Timely {
-		a.clock = s.clock(c.key())
-		if a.reading, err = a.clock.read(ctx, s, c.key()); err != nil {
+		a.clock = t.clock(c.key())
+		if a.reading, err = a.clock.read(ctx, t, c.key()); err != nil {
 			return a, err
 		}
 		a.deadline = a.reading.deadline(ctx)
@@ -56,10 +56,10 @@ func (s *Store) attempt(ctx context.Context, c *call) (a attempt, err error) {
 
 // result returns the reply once the command has run. tardy means that the request arrived
 // late and has no reply.
-func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
+func (a *attempt) result(t *transport) (reply any, tardy bool, err error) {
 	if err := a.cmd.Err(); err != nil {
 		err = fault.Classify(err)
-		s.doubtTopology(err)
+		t.nodes.doubt(err)
 		return nil, false, err
 	}
 	reply = a.cmd.Val()
@@ -71,31 +71,31 @@ func (a *attempt) result(s *Store) (reply any, tardy bool, err error) {
 }
 
 // runOne sends one call without others.
-func (s *Store) runOne(ctx context.Context, c *call) (any, error) {
-	return s.retryLate(ctx, c, func(a *attempt) {
+func (t *transport) runOne(ctx context.Context, c *call) (any, error) {
+	return t.retryLate(ctx, c, func(a *attempt) {
 		if a.clock != nil && !a.reading.fresh() {
 			one := []attempt{*a}
-			s.exec(ctx, one)
+			t.exec(ctx, one)
 			*a = one[0]
 			return
 		}
 		a.cmd = c.command(ctx, a.deadline, false)
-		if err := s.client.Process(ctx, a.cmd); fault.NoScript(err) {
+		if err := t.client.Process(ctx, a.cmd); fault.NoScript(err) {
 			a.cmd = c.command(ctx, a.deadline, true)
-			_ = s.client.Process(ctx, a.cmd) // the command has its error
+			_ = t.client.Process(ctx, a.cmd) // the command has its error
 		}
 	})
 }
 
 // retryLate runs a call by send, and repeats it if the request was late.
-func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (any, error) {
+func (t *transport) retryLate(ctx context.Context, c *call, send func(a *attempt)) (any, error) {
 	for range lateTries {
-		a, err := s.attempt(ctx, c)
+		a, err := t.attempt(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		send(&a)
-		reply, tardy, err := a.result(s)
+		reply, tardy, err := a.result(t)
 		if !tardy {
 			return reply, err
 		}
@@ -106,14 +106,21 @@ func (s *Store) retryLate(ctx context.Context, c *call, send func(a *attempt)) (
 	return nil, errLate
 }
 
-// runAll runs calls in one pipeline and returns their replies, each of which may be an
+// RunAll runs calls in one pipeline and returns their replies, each of which may be an
 // error.
-func (s *Store) runAll(ctx context.Context, calls []*call) []any {
+func (t *transport) RunAll(ctx context.Context, calls []*call) []any {
+	if len(calls) == 1 {
+		reply, err := t.runOne(ctx, calls[0])
+		if err != nil {
+			reply = err
+		}
+		return []any{reply}
+	}
 	requests := make([]*request, len(calls))
 	for i, c := range calls {
 		requests[i] = &request{ctx: ctx, call: c}
 	}
-	s.runRequests(ctx, requests)
+	t.runRequests(ctx, requests)
 	replies := make([]any, len(calls))
 	for i, r := range requests {
 		replies[i] = r.reply
@@ -123,17 +130,17 @@ func (s *Store) runAll(ctx context.Context, calls []*call) []any {
 
 // runRequests runs requests in one pipeline, bounded by ctx, and sets their replies. Each
 // request's deadline comes from its own context.
-func (s *Store) runRequests(ctx context.Context, requests []*request) {
-	s.repeat(ctx, requests, lateTries)
+func (t *transport) runRequests(ctx context.Context, requests []*request) {
+	t.repeat(ctx, requests, lateTries)
 }
 
 // repeat does so, and sends a request that arrives late so many times.
-func (s *Store) repeat(ctx context.Context, requests []*request, tries int) {
+func (t *transport) repeat(ctx context.Context, requests []*request, tries int) {
 	for range tries {
 		if len(requests) == 0 {
 			return
 		}
-		requests = s.runPipeline(ctx, requests)
+		requests = t.runPipeline(ctx, requests)
 	}
 	for _, r := range requests {
 		r.reply = errLate
@@ -142,24 +149,24 @@ func (s *Store) repeat(ctx context.Context, requests []*request, tries int) {
 
 // runPipeline does so once. It returns the requests that are to be repeated: those that
 // arrived late, and those that a shared run has left undone.
-func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*request) {
+func (t *transport) runPipeline(ctx context.Context, requests []*request) (again []*request) {
 	sent := make([]*request, 0, len(requests))
 	attempts := make([]attempt, 0, len(requests))
 	for _, r := range requests {
-		a, err := s.attempt(r.ctx, r.call)
+		a, err := t.attempt(r.ctx, r.call)
 		if err != nil {
-			again = append(again, s.settle(r, nil, err)...)
+			again = append(again, t.settle(r, nil, err)...)
 			continue
 		}
 		sent, attempts = append(sent, r), append(attempts, a)
 	}
-	s.exec(ctx, attempts)
+	t.exec(ctx, attempts)
 	for i, r := range sent {
-		reply, tardy, err := attempts[i].result(s)
+		reply, tardy, err := attempts[i].result(t)
 		if tardy {
 			again = append(again, r.inTime()...)
 		} else {
-			again = append(again, s.settle(r, reply, err)...)
+			again = append(again, t.settle(r, reply, err)...)
 		}
 	}
 	return again
@@ -167,11 +174,11 @@ func (s *Store) runPipeline(ctx context.Context, requests []*request) (again []*
 
 // exec sends the attempts in one pipeline, and sets their commands. Attempts whose script
 // the server did not know are repeated in a second pipeline.
-func (s *Store) exec(ctx context.Context, attempts []attempt) {
+func (t *transport) exec(ctx context.Context, attempts []attempt) {
 	old := slices.IndexFunc(attempts, func(a attempt) bool { return a.clock != nil && !a.reading.fresh() })
 	var clock once
 	asked := time.Now()
-	s.pipeline(ctx, func(pipe redis.Pipeliner) {
+	t.pipeline(ctx, func(pipe redis.Pipeliner) {
 		for i := range attempts {
 			a := &attempts[i]
 			a.cmd = a.call.command(ctx, a.deadline, false)
@@ -188,7 +195,7 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 	if !slices.ContainsFunc(attempts, func(a attempt) bool { return fault.NoScript(a.cmd.Err()) }) {
 		return
 	}
-	s.pipeline(ctx, func(pipe redis.Pipeliner) {
+	t.pipeline(ctx, func(pipe redis.Pipeliner) {
 		for i := range attempts {
 			if a := &attempts[i]; fault.NoScript(a.cmd.Err()) {
 				a.cmd = a.call.command(ctx, a.deadline, true)
@@ -200,8 +207,8 @@ func (s *Store) exec(ctx context.Context, attempts []attempt) {
 
 // pipeline sends what fill adds to a pipeline, unless that is empty. Each command has its
 // own error.
-func (s *Store) pipeline(ctx context.Context, fill func(redis.Pipeliner)) {
-	pipe := s.client.Pipeline()
+func (t *transport) pipeline(ctx context.Context, fill func(redis.Pipeliner)) {
+	pipe := t.client.Pipeline()
 	fill(pipe)
 	if pipe.Len() > 0 {
 		_, _ = pipe.Exec(ctx)

@@ -45,7 +45,7 @@ func (plainMutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold)
 	if !c.simple {
 		c.args = append(c.args, h.Count, s.fenceMillis())
 	}
-	reply, err := s.do(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.call)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -68,7 +68,7 @@ func (plainMutex) release(ctx context.Context, s *Store, at key, h *driver.Hold)
 	if !c.simple {
 		c.args = append(c.args, h.Count, &c.ttl)
 	}
-	reply, err := s.do(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.call)
 	if err != nil {
 		return false, err
 	}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
@@ -117,4 +120,73 @@ func (s *Store) subscribe(ctx context.Context, handlers []handler, notify func(d
 		}
 	}
 	return s.subscriber.Subscribe(ctx, all, notify)
+}
+
+// node returns the node of a channel's subscription: in a cluster the master of its slot,
+// whose scripts count the subscribers.
+func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
+	if s.single() {
+		return pubsub.Node{Client: s.client}, nil
+	}
+	if err := s.nodes.locate(ctx); err != nil {
+		return pubsub.Node{}, err
+	}
+	master, err := s.cluster.MasterForKey(ctx, channel.Name)
+	if err != nil {
+		return pubsub.Node{}, fault.Classify(err)
+	}
+	n := pubsub.Node{ID: master.Options().Addr, Sharded: channel.Sharded, Client: master}
+	if !n.Sharded { // a connection of its own: a channel of either kind may have the name
+		n.ID += " " + publishPlain
+	}
+	return n, nil
+}
+
+// single reports whether there is one server, as far as pub/sub goes.
+func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
+
+// publishing returns how releases are published, see publish.lua. In a cluster it asks the
+// masters once for sharded pub/sub.
+func (s *Store) publishing(ctx context.Context) (string, error) {
+	if s.single() || s.config.PubSub == PubSubOff {
+		return publishPlain, nil
+	}
+	able, err := s.able(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.config.PubSub.publishing(able)
+}
+
+// able returns "spublish" if the cluster has sharded pub/sub, else "publish".
+func (s *Store) able(ctx context.Context) (string, error) {
+	if known := s.publish.Load(); known != nil {
+		return *known, nil
+	}
+	err := s.nodes.anyMaster(ctx, func(master *redis.Client) error {
+		publish, err := publishingOf(ctx, master)
+		if err == nil {
+			s.publish.CompareAndSwap(nil, &publish)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return *s.publish.Load(), nil
+}
+
+// publishingOf returns the publish command that one master of a cluster supports.
+func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
+	err := master.PubSubShardNumSub(ctx).Err()
+	if err == nil {
+		return publishSharded, nil
+	}
+	// An old server does not know the subcommand. A server that forbids it will hardly
+	// allow the rest.
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
+		return publishPlain, nil
+	}
+	return "", err
 }

@@ -43,18 +43,11 @@ func (s *Store) keep(ctx context.Context, h *driver.Hold) (held bool, err error)
 
 // replies runs batches and returns each one's reply, which may be an error.
 func (s *Store) replies(ctx context.Context, batches []*batch) []any {
-	if len(batches) == 1 {
-		reply, err := s.runOne(ctx, &batches[0].call)
-		if err != nil {
-			reply = err
-		}
-		return []any{reply}
-	}
 	calls := make([]*call, len(batches))
 	for i, b := range batches {
 		calls[i] = &b.call
 	}
-	return s.runAll(ctx, calls)
+	return s.transport.RunAll(ctx, calls)
 }
 
 // batch is one run of a script and the indexes of the items that it prolongs.

@@ -30,12 +30,12 @@ func (c *Config) validateReplicas() error {
 // write even if it grants what the owner has already. A grant that is not replicated in
 // time is an error after which the lock may be held: the owner may ask again, and otherwise
 // releases it.
-func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
+func (t *transport) runReplicated(ctx context.Context, c *call) (any, error) {
 	var wait *redis.IntCmd
-	reply, err := s.retryLate(ctx, c, func(a *attempt) {
-		wait = s.granted(ctx, a, false)
+	reply, err := t.retryLate(ctx, c, func(a *attempt) {
+		wait = t.granted(ctx, a, false)
 		if fault.NoScript(a.cmd.Err()) {
-			wait = s.granted(ctx, a, true)
+			wait = t.granted(ctx, a, true)
 		}
 	})
 	if err != nil || !isGrant(reply) {
@@ -45,26 +45,26 @@ func (s *Store) runReplicated(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, fault.Classify(err)
 	}
-	if acknowledged < int64(s.config.Replicas) {
-		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, s.config.Replicas, s.config.ReplicaTimeout))
+	if acknowledged < int64(t.replicas) {
+		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, t.replicas, t.replicaTimeout))
 	}
 	return reply, nil
 }
 
 // granted sends the call and a WAIT behind it on one connection, to the server that has
 // the keys.
-func (s *Store) granted(ctx context.Context, a *attempt, bySource bool) (wait *redis.IntCmd) {
+func (t *transport) granted(ctx context.Context, a *attempt, bySource bool) (wait *redis.IntCmd) {
 	a.cmd = a.call.command(ctx, a.deadline, bySource)
-	var client redis.Cmdable = s.client
-	if s.cluster != nil { // the cluster client would send WAIT to any node
-		master, err := s.cluster.MasterForKey(ctx, string(a.call.key()))
+	var client redis.Cmdable = t.client
+	if t.nodes.cluster != nil { // the cluster client would send WAIT to any node
+		master, err := t.nodes.cluster.MasterForKey(ctx, string(a.call.key()))
 		if err != nil {
 			a.cmd.SetErr(err)
 			return nil
 		}
 		client = master
 	}
-	wait = redis.NewIntCmd(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
+	wait = redis.NewIntCmd(ctx, "wait", t.replicas, t.replicaTimeout.Milliseconds())
 	pipe := client.Pipeline()
 	_ = pipe.Process(ctx, a.cmd)
 	_ = pipe.Process(ctx, wait)

@@ -73,7 +73,7 @@ func (s *Store) unusedKeys(prefix, node string, several int) (keys []string) {
 		if err != nil || driver.ValidateName(string(at)) != nil || len(keys) > 0 && hashTag(at) == hashTag(key(keys[0])) {
 			return nil
 		}
-		if s.cluster != nil && s.nodeOf(at) != node {
+		if s.cluster != nil && s.nodes.of(at) != node {
 			continue
 		}
 		if keys = append(keys, string(at)); len(keys) == several {

@@ -88,19 +88,7 @@ func (c *call) command(ctx context.Context, d deadline, bySource bool) once {
 	return once{cmd}
 }
 
-// run runs a script on the server that has the keys. Under load it is batched with other
-// requests of this process.
+// run runs a script on the server that has the keys.
 func (s *Store) run(ctx context.Context, sc *script, keys []key, args ...any) (any, error) {
-	return s.do(ctx, newCall(sc, keys, args...))
-}
-
-// do makes a call on the server that has its keys.
-func (s *Store) do(ctx context.Context, c *call) (any, error) {
-	if err := s.locate(ctx); err != nil {
-		return nil, err
-	}
-	if s.config.Replicas > 0 && c.script.granting {
-		return s.runReplicated(ctx, c)
-	}
-	return s.batcher(c.key()).run(ctx, c)
+	return s.transport.Run(ctx, newCall(sc, keys, args...))
 }

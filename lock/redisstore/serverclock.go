@@ -60,14 +60,14 @@ const (
 )
 
 // clock returns the serverClock of the node that has the key.
-func (s *Store) clock(at key) *serverClock { return s.clockOf(s.nodeOf(at)) }
+func (t *transport) clock(at key) *serverClock { return t.clockOf(t.nodes.of(at)) }
 
 // clockOf returns the serverClock of a node.
-func (s *Store) clockOf(node string) *serverClock {
-	if c, ok := s.clocks.Load(node); ok {
+func (t *transport) clockOf(node string) *serverClock {
+	if c, ok := t.clocks.Load(node); ok {
 		return c.(*serverClock)
 	}
-	c, _ := s.clocks.LoadOrStore(node, new(serverClock))
+	c, _ := t.clocks.LoadOrStore(node, new(serverClock))
 	return c.(*serverClock)
 }
 
@@ -76,12 +76,12 @@ func (s *Store) clockOf(node string) *serverClock {
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
-func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading, error) {
+func (c *serverClock) read(ctx context.Context, t *transport, at key) (*clockReading, error) {
 	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
 		return r, nil
 	}
 	for {
-		q, own := c.ask(ctx, s, at)
+		q, own := c.ask(ctx, t, at)
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (c *serverClock) read(ctx context.Context, s *Store, at key) (*clockReading
 const leastQuery = time.Second
 
 // ask returns the query in flight, or a new one, for which own is true.
-func (c *serverClock) ask(ctx context.Context, s *Store, at key) (q *clockQuery, own bool) {
+func (c *serverClock) ask(ctx context.Context, t *transport, at key) (q *clockQuery, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.query != nil {
@@ -114,9 +114,9 @@ func (c *serverClock) ask(ctx context.Context, s *Store, at key) (q *clockQuery,
 	q = &clockQuery{done: make(chan struct{})}
 	c.query = q
 	ctx, cancel := outliving(ctx)
-	s.batchers.begin(func() {
+	t.background.begin(func() {
 		defer cancel()
-		c.answer(ctx, s, at, q)
+		c.answer(ctx, t, at, q)
 	})
 	return q, true
 }
@@ -134,15 +134,15 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // answer queries the node, and sets the query's result.
-func (c *serverClock) answer(ctx context.Context, s *Store, at key, q *clockQuery) {
+func (c *serverClock) answer(ctx context.Context, t *transport, at key, q *clockQuery) {
 	asked := time.Now()
 	cmd := newClockCall(at).command(ctx, deadline{}, true)
-	err := s.client.Process(ctx, cmd)
+	err := t.client.Process(ctx, cmd)
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
 	} else {
 		err = fault.Classify(err)
-		s.doubtTopology(err)
+		t.nodes.doubt(err)
 	}
 	if q.err = err; err == nil {
 		c.reading.Store(q.reading)

@@ -41,8 +41,8 @@ const unsharedFor = time.Minute
 // script. Releases come first, so that a request of the same batch may find the lock free.
 //
 // A cluster gets no shared runs, since the locks of a node are in different slots.
-func (s *Store) share(batch []*request) []*request {
-	if refused := s.refusedShared.Load(); s.cluster != nil || refused != nil && time.Since(*refused) < unsharedFor {
+func (t *transport) share(batch []*request) []*request {
+	if refused := t.refusedShared.Load(); t.nodes.cluster != nil || refused != nil && time.Since(*refused) < unsharedFor {
 		return batch
 	}
 	var releases, acquisitions, others []*request
@@ -114,9 +114,9 @@ func (r *request) inTime() (again []*request) {
 
 // settle stores the reply of a request, or its error. It returns the members of a shared
 // run that are to be repeated, each in a run of its own.
-func (s *Store) settle(r *request, reply any, err error) (again []*request) {
+func (t *transport) settle(r *request, reply any, err error) (again []*request) {
 	if r.members != nil {
-		return s.settleShared(r.members, reply, err)
+		return t.settleShared(r.members, reply, err)
 	}
 	r.reply = reply
 	if err != nil {
@@ -126,13 +126,13 @@ func (s *Store) settle(r *request, reply any, err error) (again []*request) {
 }
 
 // settleShared settles the members of a shared run.
-func (s *Store) settleShared(members []*request, reply any, err error) (again []*request) {
+func (t *transport) settleShared(members []*request, reply any, err error) (again []*request) {
 	replies, ok := reply.([]any)
 	if err == nil && (!ok || len(replies) != len(members)) {
 		err = fault.Unexpected(reply)
 	}
 	if err != nil {
-		return s.settleRefused(members, err)
+		return t.settleRefused(members, err)
 	}
 	for i, m := range members {
 		switch {
@@ -155,7 +155,7 @@ func (s *Store) settleShared(members []*request, reply any, err error) (again []
 // its own, since one of them may be the reason. A script catches the errors of its requests,
 // so a refusal of a known class means that it has not begun. Any other one leaves it open what
 // was done, so that only the callers can decide on a repetition.
-func (s *Store) settleRefused(members []*request, err error) (again []*request) {
+func (t *transport) settleRefused(members []*request, err error) (again []*request) {
 	if _, unsent := errors.AsType[notSentError](err); unsent {
 		return members
 	}
@@ -163,7 +163,7 @@ func (s *Store) settleRefused(members []*request, err error) (again []*request) 
 		class := fault.Of(refused.Error())
 		if class == nil || errors.Is(class, ErrCrossSlot) { // a server that checks slots, or has a rule of its own
 			now := time.Now()
-			s.refusedShared.Store(&now)
+			t.refusedShared.Store(&now)
 		}
 		if class != nil {
 			return members

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,15 +90,12 @@ type Store struct {
 	names       mapping
 	owned       bool // Close closes the client too
 	subscriber  *pubsub.Subscriber
-	topology    topology
-	batchers    batchers
-	clocks      sync.Map               // of node to *serverClock
+	background  *background
+	nodes       *nodes
+	transport   *transport
 	seed        maphash.Seed           // of the secrets in messages
 	pageTimeout time.Duration          // see pageTimeout; tests lengthen it
 	publish     atomic.Pointer[string] // the command that publishes releases, once known
-	// refusedShared is when the server has refused a shared run for a reason that may be
-	// lasting; nil if it has not.
-	refusedShared atomic.Pointer[time.Time]
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -138,14 +134,20 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
 	s.cluster, _ = client.(*redis.ClusterClient)
-	s.subscriber = pubsub.New(s.node, s.doubtTopology)
+	s.background = new(background)
+	s.nodes = &nodes{cluster: s.cluster, background: s.background}
+	s.transport = &transport{
+		client: client, nodes: s.nodes, background: s.background, batchers: make(map[string]*batcher),
+		replicas: c.Replicas, replicaTimeout: c.ReplicaTimeout,
+	}
+	s.subscriber = pubsub.New(s.node, s.nodes.doubt)
 	return s, nil
 }
 
 // Ping checks that the server, or a master of the cluster, answers and accepts this client.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.cluster != nil {
-		return s.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
+		return s.nodes.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
 	}
 	return fault.Classify(s.client.Ping(ctx).Err())
 }
@@ -155,7 +157,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
 	s.subscriber.Close()
-	s.batchers.close()
+	s.background.close()
 	if s.owned {
 		return s.client.Close()
 	}

@@ -1,0 +1,181 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+)
+
+// nodes are the servers of a client: the one, or the nodes of a cluster. A request must not be
+// queued, nor its deadline computed, before the client knows the nodes of its cluster: of would
+// put the locks of all nodes together.
+type nodes struct {
+	cluster    *redis.ClusterClient // nil for one server
+	background *background
+
+	known atomic.Bool // for good: go-redis keeps a topology until it has another
+
+	mu      sync.Mutex
+	pending *search // guarded by mu; the one in flight, or nil
+}
+
+// search is a search for the masters of a cluster. Its result is set when done is closed.
+type search struct {
+	done    chan struct{}
+	masters []*redis.Client
+	err     error
+}
+
+const (
+	// askAnotherAfter is how long a node may take to describe the cluster before another one
+	// is asked as well.
+	askAnotherAfter = 50 * time.Millisecond
+	// maxAsked is how many times a search asks. go-redis chooses the nodes at random: if one of
+	// three does not answer, one search of 43 million asks only that one.
+	maxAsked = 16
+)
+
+// of returns the address of the cluster's node that has a key. It returns "" outside a cluster,
+// and for a node that is not known.
+func (n *nodes) of(at key) string {
+	if n.cluster == nil {
+		return ""
+	}
+	// The known topology suffices: of must not wait for a new one.
+	master, err := n.cluster.MasterForKey(pubsub.Offline, string(at))
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
+}
+
+// locate waits until the client knows the nodes of its cluster.
+func (n *nodes) locate(ctx context.Context) error {
+	if n.cluster == nil || n.known.Load() {
+		return nil
+	}
+	if _, err := n.masters(ctx); err != nil {
+		return notSentError{err}
+	}
+	return nil
+}
+
+// masters returns the masters of the cluster, as the first node that answers knows them.
+// Callers share a search, which outlives one with little time.
+func (n *nodes) masters(ctx context.Context) ([]*redis.Client, error) {
+	q := n.search(ctx)
+	select {
+	case <-q.done:
+		return q.masters, fault.Classify(q.err)
+	case <-ctx.Done():
+		return nil, fault.Classify(ctx.Err())
+	}
+}
+
+// search returns the search in flight, or a new one.
+func (n *nodes) search(ctx context.Context) *search {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pending != nil {
+		return n.pending
+	}
+	q := &search{done: make(chan struct{})}
+	n.pending = q
+	ctx, cancel := outliving(ctx)
+	n.background.begin(func() {
+		defer cancel()
+		n.ask(ctx, q)
+		if q.err == nil {
+			n.known.Store(true)
+		}
+		n.mu.Lock()
+		n.pending = nil
+		n.mu.Unlock()
+		close(q.done)
+	})
+	return q
+}
+
+// ask sets the result of a search. go-redis asks one node after the other, each for as long
+// as ctx allows, so that one that does not answer could use up the time of all requests. The
+// first answer ends the search.
+func (n *nodes) ask(ctx context.Context, q *search) {
+	answers := make(chan search, maxAsked)
+	again := time.NewTicker(askAnotherAfter)
+	defer again.Stop()
+	for asked := 0; ; {
+		if asked < maxAsked {
+			asked++
+			n.background.begin(func() {
+				masters, err := n.loadMasters(ctx)
+				answers <- search{masters: masters, err: err}
+			})
+		}
+		select {
+		case a := <-answers:
+			q.masters, q.err = a.masters, a.err
+			return
+		case <-again.C:
+		case <-ctx.Done():
+			q.err = ctx.Err()
+			return
+		}
+	}
+}
+
+// loadMasters makes the client load the topology, and returns its masters.
+func (n *nodes) loadMasters(ctx context.Context) (masters []*redis.Client, err error) {
+	var mu sync.Mutex
+	err = n.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, master)
+		return nil
+	})
+	if err == nil && len(masters) == 0 {
+		err = errNoMaster
+	}
+	return masters, err
+}
+
+// anyMaster asks all masters of the cluster at once, so that one that does not answer delays no
+// lock of the others. It returns nil after the first answer that is no error.
+func (n *nodes) anyMaster(ctx context.Context, ask func(master *redis.Client) error) error {
+	masters, err := n.masters(ctx)
+	if err != nil {
+		return err
+	}
+	answers := make(chan error, len(masters))
+	for _, master := range masters {
+		n.background.begin(func() { answers <- ask(master) })
+	}
+	for range masters {
+		select {
+		case err = <-answers:
+			if err == nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return fault.Classify(ctx.Err())
+		}
+	}
+	return fault.Classify(err)
+}
+
+var errNoMaster = errors.New("redisstore: the cluster has no known master")
+
+// doubt makes the client reload the cluster's topology after an error that a
+// failover or a move of slots may have caused. go-redis does so itself only when it
+// retries.
+func (n *nodes) doubt(err error) {
+	if n.cluster != nil && (fault.Silent(err) || errors.Is(err, ErrCluster)) {
+		n.cluster.ReloadState(context.Background())
+	}
+}
