@@ -40,7 +40,7 @@
 //
 // The waiters of one name in one process form a queue, whose head alone sends requests. It
 // is woken by the store's message, by the end of the holder's lease, or by a slow poll (or
-// a [Retry]) if both fail. The heads of different processes wait in a queue in the store.
+// an [Options.Retry]) if both fail. The heads of different processes wait in a queue in the store.
 // The release of a [Mutex] grants it to the first of them, until its first renewal for a
 // fourth of its TTL, at least 1 s, in case that process has died. Clients of other
 // libraries get every other turn. [Locker.Fair] keeps the order across all processes.
@@ -81,8 +81,8 @@ package lock
 // leaving_test.go.
 // Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
 //
-// Retries: the user's policy: retry.go, run.go queue.retry().
-// Tests: retry_test.go.
+// Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
+// Tests: lock/retry/policy_test.go, retry_test.go.
 //
 // Retries of failed requests: backoff.go Locker.withRetry() for acquire.go
 // Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go; of

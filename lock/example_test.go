@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 // unhurried is a configuration whose requests and leases no machine is too slow for.
@@ -393,7 +394,7 @@ func ExampleEscapeName() {
 	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName
 }
 
-func ExampleRetry() {
+func ExampleOptions_retry() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -402,7 +403,7 @@ func ExampleRetry() {
 		log.Fatal(err)
 	}
 
-	again := lock.Exponential(10*time.Millisecond, time.Second).Jittered(0.5).Limited(3)
+	again := retry.Exponential(10*time.Millisecond, time.Second).Jittered(0.5).Limited(3)
 	_, err = locker.Mutex("report").With(lock.Options{Retry: again}).Lock(ctx)
 	fmt.Println(errors.Is(err, lock.ErrRetriesExhausted), errors.Is(err, lock.ErrNotAcquired))
 	if err := lease.Unlock(ctx); err != nil {

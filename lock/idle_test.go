@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 // No lock is free while waiters of several processes want it, whatever their options are
@@ -139,7 +140,7 @@ func (s *scene) use(m *lock.Mutex) {
 		o.TTL, o.Fixed = 500*time.Millisecond+s.upTo(2*time.Second), true
 	}
 	if s.roll(8) == 0 {
-		o.Retry = lock.Every(100 * time.Millisecond).Limited(1 + s.roll(4))
+		o.Retry = retry.Every(100 * time.Millisecond).Limited(1 + s.roll(4))
 	}
 	wait := 10 * time.Hour
 	if s.roll(4) > 0 {

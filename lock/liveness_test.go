@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 // plainStore returns a store of plain locks on the server.
@@ -227,7 +228,7 @@ func TestRetryOfALaterHead(t *testing.T) {
 		m := l.ReadWrite("a").Write()
 		held := mustLock(t, server.Locker(t, config).ReadWrite("a").Write())
 		first := await(t, m)
-		second := await(t, m.With(lock.Options{Retry: lock.Every(time.Second)}))
+		second := await(t, m.With(lock.Options{Retry: retry.Every(time.Second)}))
 		require.NoError(t, held.Unlock(t.Context()))
 		<-first
 		synctest.Wait()

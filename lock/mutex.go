@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 // Options configures how one lock is held. Its zero value uses the TTL of the [Locker]
@@ -33,7 +35,7 @@ type Options struct {
 	Heartbeat time.Duration
 	// Retry decides when a waiter sends its request again without a message from the
 	// store. Default: every [Config.Poll].
-	Retry Retry
+	Retry retry.Policy
 	// Passes is how often Unlock may hand the lock to the next waiter in this process
 	// without a request to the store, before it is released to the others. Each holder has
 	// its own lease and a larger fencing token; [Lease.Owner] stays. The next waiter must

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,47 +11,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
-
-func TestRetryStrategies(t *testing.T) {
-	pauses := func(r lock.Retry, n int) (all []time.Duration) {
-		for refused := 1; refused <= n; refused++ {
-			pause, again := r(refused)
-			if !again {
-				break
-			}
-			all = append(all, pause)
-		}
-		return all
-	}
-	const s = time.Second
-	assert.Equal(t, []time.Duration{s, s, s}, pauses(lock.Every(s), 3))
-	assert.Equal(t, []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}, pauses(lock.Exponential(s, 5*s), 5))
-	assert.Equal(t, []time.Duration{s, 2 * s}, pauses(lock.Exponential(s, 5*s).Limited(3), 10))
-	assert.Empty(t, pauses(lock.Every(s).Limited(1), 10))
-	rapid.Check(t, func(t *rapid.T) {
-		first := rapid.Int64Range(1, math.MaxInt64).Draw(t, "first")
-		most := rapid.Int64Range(first, math.MaxInt64).Draw(t, "most")
-		part := rapid.Float64Range(0.01, 1).Draw(t, "part")
-		refused := rapid.IntRange(1, 1000).Draw(t, "refused")
-		whole, _ := lock.Exponential(time.Duration(first), time.Duration(most))(refused)
-		pause, again := lock.Exponential(time.Duration(first), time.Duration(most)).Jittered(part)(refused)
-		if !again || whole < time.Duration(first) || whole > time.Duration(most) || pause > whole || float64(pause) < float64(whole)*(1-part)*0.999-1 {
-			t.Fatalf("%v of %v", pause, whole)
-		}
-	})
-	for name, misuse := range map[string]func(){
-		"Every": func() { lock.Every(0) }, "Exponential": func() { lock.Exponential(2, 1) }, "Exponential 0": func() { lock.Exponential(0, 1) },
-		"Jittered": func() { lock.Every(1).Jittered(math.NaN()) }, "Jittered 2": func() { lock.Every(1).Jittered(2) },
-		"Limited": func() { lock.Every(1).Limited(0) },
-	} {
-		assert.Panics(t, misuse, name)
-	}
-}
 
 // A waiter follows its retry policy, however slow the poll, and gives up when the policy
 // stops. It leaves nothing behind.
@@ -64,7 +27,7 @@ func TestRetriesRunOnTheWheel(t *testing.T) {
 		holder, err := other.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		begin, before := time.Now(), store.asked()
-		_, err = l.Mutex("a").With(lock.Options{Retry: lock.Exponential(time.Second, 4*time.Second).Limited(5)}).Lock(t.Context())
+		_, err = l.Mutex("a").With(lock.Options{Retry: retry.Exponential(time.Second, 4*time.Second).Limited(5)}).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrRetriesExhausted)
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		about(t, (1+2+4+4)*time.Second, time.Since(begin).Truncate(100*time.Millisecond))

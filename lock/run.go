@@ -169,7 +169,7 @@ func provisionalTTL(ttl, least time.Duration) time.Duration {
 	return min(ttl, max(ttl/4, time.Second, least))
 }
 
-// retry calls the user's [Retry]. A panic in it ends only this acquisition.
+// retry calls the user's [retry.Policy]. A panic in it ends only this acquisition.
 func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 	if w.options.Retry == nil {
 		return 0, true
@@ -184,7 +184,7 @@ func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 	return max(pause, time.Millisecond), again
 }
 
-// refused handles a refusal of the head. pause is that of its [Retry], if it has one.
+// refused handles a refusal of the head. pause is that of its policy, if it has one.
 func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, again bool) {
 	q.refusal = refusal
 	switch {

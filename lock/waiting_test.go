@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 // roundTrip is the fault of a long round trip.
@@ -67,12 +68,12 @@ func TestShortTTLOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 func TestEndOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 	for name, test := range map[string]struct {
 		first fault // of the head's requests once the lock is free
-		retry lock.Retry
+		retry retry.Policy
 		is    error
 	}{
 		"an error that does not pass": {first: broken},
 		"a panic of the store":        {first: func(context.Context, func() error) error { panic("a hook's") }},
-		"no further try":              {retry: lock.Every(time.Second).Limited(1), is: lock.ErrRetriesExhausted},
+		"no further try":              {retry: retry.Every(time.Second).Limited(1), is: lock.ErrRetriesExhausted},
 		"a panic of Retry":            {retry: func(int) (time.Duration, bool) { panic("mine") }, is: lock.ErrRetriesExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
