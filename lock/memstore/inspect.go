@@ -61,8 +61,9 @@ func (m *memory) identify(info *driver.Info, of string) {
 	info.Waiters = info.Waiters[:min(len(info.Waiters), driver.MaxTold)]
 	for i := range info.Holders {
 		h := &info.Holders[i]
-		announced := false
-		if h.Client, announced = m.client(h.Owner); announced && info.Kind != driver.KindRead {
+		c, announced := m.client(h.Owner)
+		h.Client = c
+		if announced && info.Kind != driver.KindRead {
 			h.Since = time.UnixMicro(info.Token)
 		}
 	}

@@ -303,6 +303,6 @@ func (r *round) queueStats(ctx context.Context) (delayqueue.Stats, error) {
 	if err != nil {
 		return delayqueue.Stats{}, err
 	}
-	defer q.Shutdown(context.WithoutCancel(ctx))
+	defer q.Close()
 	return q.Stats(ctx)
 }

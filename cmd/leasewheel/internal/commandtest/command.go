@@ -27,7 +27,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
-// ActAsCommand, set in the environment, turns the test binary into leasewheel:
+// ActAsCommand is a variable that, set in the environment, turns the test binary into leasewheel:
 // so the processes that the tests start run the code under test, with the race
 // detector if the tests have it.
 const ActAsCommand = "LEASEWHEEL_TEST_ACT_AS_COMMAND"
@@ -203,7 +203,7 @@ func (p *Process) end() {
 	}
 }
 
-// wait returns the exit code.
+// Wait returns the exit code.
 func (p *Process) Wait() int {
 	p.t.Helper()
 	select {
@@ -215,7 +215,7 @@ func (p *Process) Wait() int {
 	}
 }
 
-// line returns the next line of standard output.
+// Line returns the next line of standard output.
 func (p *Process) Line() string {
 	p.t.Helper()
 	return p.next(p.Stdout)
@@ -243,7 +243,7 @@ func (p *Process) next(o *output) string {
 	}
 }
 
-// awaitError returns the next line on standard error that contains text.
+// AwaitError returns the next line on standard error that contains text.
 func (p *Process) AwaitError(text string) string {
 	p.t.Helper()
 	for {
@@ -259,7 +259,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 	require.NoError(p.t, p.Cmd.Process.Signal(sig))
 }
 
-// requireOneLine asserts the form of every failure: one line, without a stack trace and
+// RequireOneLine asserts the form of every failure: one line, without a stack trace and
 // without the secret.
 func (p *Process) RequireOneLine(contains string) {
 	p.t.Helper()
@@ -271,7 +271,7 @@ func (p *Process) RequireOneLine(contains string) {
 	assert.NotContains(p.t, text, "goroutine ")
 }
 
-// requireReport asserts that leasewheel printed one message on standard error, besides a
+// RequireReport asserts that leasewheel printed one message on standard error, besides a
 // shell's messages about killed processes.
 func (p *Process) RequireReport(contains string) {
 	p.t.Helper()

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A schema is as much of JSON Schema as the files in docs/ use. A
+// A Schema is as much of JSON Schema as the files in docs/ use. A
 // library for all of it would be the largest dependency of the module.
-type schema struct {
+type Schema struct {
 	Type       any               `json:"type"` // a name or a list of names
 	Required   []string          `json:"required"`
-	Properties map[string]schema `json:"properties"`
-	Items      *schema           `json:"items"`
+	Properties map[string]Schema `json:"properties"`
+	Items      *Schema           `json:"items"`
 	MinItems   int               `json:"minItems"`
 	Minimum    *float64          `json:"minimum"`
 	Enum       []any             `json:"enum"`
@@ -32,7 +32,7 @@ type schema struct {
 }
 
 // ReadSchema reads the schema of a report from docs/.
-func ReadSchema(t *testing.T, report string) schema {
+func ReadSchema(t *testing.T, report string) Schema {
 	t.Helper()
 	folder, err := os.Getwd()
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func ReadSchema(t *testing.T, report string) schema {
 	f, err := os.Open(filepath.Join(folder, name))
 	require.NoError(t, err)
 	defer f.Close()
-	var s schema
+	var s Schema
 	decoder := json.NewDecoder(f)
 	// A keyword that is unknown here would not be checked.
 	decoder.DisallowUnknownFields()
@@ -57,8 +57,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// faults returns the faults of the value at path.
-func (s schema) Faults(path string, value any) []string {
+// Faults returns the faults of the value at path.
+func (s Schema) Faults(path string, value any) []string {
 	var found []string
 	if !s.typeFits(value) {
 		return []string{path + " is not of type " + fmt.Sprint(s.Type)}
@@ -93,8 +93,8 @@ func (s schema) Faults(path string, value any) []string {
 	return found
 }
 
-// unnamed returns the properties in the value that the schema does not name.
-func (s schema) Unnamed(path string, value any) []string {
+// Unnamed returns the properties in the value that the schema does not name.
+func (s Schema) Unnamed(path string, value any) []string {
 	var found []string
 	switch v := value.(type) {
 	case []any:
@@ -116,7 +116,7 @@ func (s schema) Unnamed(path string, value any) []string {
 
 func member(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-func (s schema) typeFits(value any) bool {
+func (s Schema) typeFits(value any) bool {
 	switch names := s.Type.(type) {
 	case nil:
 		return true

@@ -27,7 +27,7 @@ func (e *ForeignError) Error() string {
 
 func (e *ForeignError) Unwrap() error { return e.cause }
 
-// foreign returns a *ForeignError if err reports that a name is in use, by a key that is
+// Foreign returns a *ForeignError if err reports that a name is in use, by a key that is
 // not a lock of either format. Otherwise it returns err. A holder in this format whose
 // lease has an end is not examined.
 func (n Servers) Foreign(ctx context.Context, name string, err error) error {

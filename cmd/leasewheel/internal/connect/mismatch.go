@@ -25,7 +25,7 @@ func (e *MismatchError) Error() string {
 
 func (e *MismatchError) Unwrap() error { return e.cause }
 
-// mismatch returns a *MismatchError if err reports that no server answered, and one of
+// Mismatch returns a *MismatchError if err reports that no server answered, and one of
 // them uses TLS although its URL does not, or the reverse. Such a server closes the
 // connection or does not answer, so mismatch tries the other way. It sends no secret.
 // Otherwise it returns err.

@@ -73,7 +73,7 @@ func (s *Flags) resolve(fallback string) ([]string, error) {
 	return strings.Fields(fallback), nil
 }
 
-// resolveOne is resolve for commands that use one server. The URL is empty if there is
+// ResolveOne is resolve for commands that use one server. The URL is empty if there is
 // none.
 func (s *Flags) ResolveOne(fallback string) (string, error) {
 	urls, err := s.resolve(fallback)
@@ -96,7 +96,7 @@ type Server struct {
 	Address string
 }
 
-// open returns the server that the flags or fallback name. It sends no request yet. No
+// Open returns the server that the flags or fallback name. It sends no request yet. No
 // error contains a password.
 func (s *Flags) Open(fallback string, c redisstore.Config) (*Server, error) {
 	rawURL, err := s.ResolveOne(fallback)
@@ -153,7 +153,7 @@ func byTLS(rawURL string) bool {
 	return strings.HasPrefix(rawURL, "rediss") || strings.HasPrefix(rawURL, "valkeys")
 }
 
-// name returns the server's name and version, as far as it reports them.
+// Name returns the server's name and version, as far as it reports them.
 func (s *Server) Name(ctx context.Context) string {
 	info := s.Client.InfoMap(ctx, "server").Val()["Server"]
 	word := func(field string) string {
@@ -178,6 +178,7 @@ func addressOf(rawURL string) string {
 	return cmp.Or(u.Host, u.Path)
 }
 
+// Close closes the store and its client.
 func (s *Server) Close() error { return errors.Join(s.Store.Close(), s.Client.Close()) }
 
 // tlsConfig returns the TLS configuration of the flags, or nil if none is about

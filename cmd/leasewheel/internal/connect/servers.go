@@ -20,7 +20,7 @@ import (
 // several independent ones, of which a majority decides.
 type Servers []*Server
 
-// openNodes returns the servers that the flags or fallback name. It sends no request yet.
+// OpenNodes returns the servers that the flags or fallback name. It sends no request yet.
 // No error contains a password.
 func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error) {
 	urls, err := s.resolve(fallback)
@@ -47,7 +47,7 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	return n, nil
 }
 
-// store returns the store of the locks on the servers, and a function that closes it.
+// Store returns the store of the locks on the servers, and a function that closes it.
 func (n Servers) Store() (driver.Store, func() error, error) {
 	if len(n) == 1 {
 		return n[0].Store, func() error { return nil }, nil
@@ -63,7 +63,7 @@ func (n Servers) Store() (driver.Store, func() error, error) {
 	return q, q.Close, nil
 }
 
-// address returns the addresses of the servers.
+// Address returns the addresses of the servers.
 func (n Servers) Address() string {
 	var all []string
 	for _, server := range n {
@@ -81,6 +81,7 @@ func Unavailable(ctx context.Context, s *Server, err error) error {
 	return exit.Errorf(exit.Unavailable, "server %s: %w", s.Address, err)
 }
 
+// Close closes all of them.
 func (n Servers) Close() error {
 	var errs error
 	for _, server := range n {
@@ -115,7 +116,7 @@ func (s *Server) place() string {
 // identityTimeout bounds the requests for the servers' identities.
 const identityTimeout = 250 * time.Millisecond
 
-// independent compares the run ids of the servers that answer: one may have several
+// Independent compares the run ids of the servers that answer: one may have several
 // addresses. A server that refuses or does not answer counts as different.
 func (n Servers) Independent(ctx context.Context) error {
 	if len(n) == 1 {

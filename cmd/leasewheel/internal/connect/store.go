@@ -34,13 +34,13 @@ func (s *StoreFlags) Register(flags *pflag.FlagSet) {
 	s.RegisterPubSub(flags)
 }
 
-// registerPubSub registers only the flag that other structures than locks have, too.
+// RegisterPubSub registers only the flag that other structures than locks have, too.
 func (s *StoreFlags) RegisterPubSub(flags *pflag.FlagSet) {
 	s.flags = flags
 	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+PubSubVariable+", or auto)")
 }
 
-// config returns the configuration of the flags, and of the environment for the others.
+// Config returns the configuration of the flags, and of the environment for the others.
 func (s *StoreFlags) Config(logger *slog.Logger) (redisstore.Config, error) {
 	c := redisstore.Config{Format: redisstore.Format(s.format), PlainTokens: true, Logger: logger, Prefix: s.prefix}
 	if !s.flags.Changed("prefix") {
@@ -60,7 +60,7 @@ func (s *StoreFlags) Config(logger *slog.Logger) (redisstore.Config, error) {
 	return c, nil
 }
 
-// validateNames checks that names are valid, and that the prefix makes valid keys of them.
+// ValidateNames checks that names are valid, and that the prefix makes valid keys of them.
 func (s *StoreFlags) ValidateNames(names ...string) error {
 	c, err := s.Config(nil)
 	if err != nil {

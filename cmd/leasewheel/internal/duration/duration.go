@@ -14,6 +14,7 @@ import (
 // refused.
 type Flag time.Duration
 
+// Set implements pflag.Value.
 func (d *Flag) Set(text string) error {
 	value, ok := parseDuration(text)
 	if !ok {
@@ -54,4 +55,5 @@ func multiple(text string, unit time.Duration) (value time.Duration, ok bool) {
 
 func (d *Flag) String() string { return time.Duration(*d).String() }
 
+// Type implements pflag.Value.
 func (d *Flag) Type() string { return "duration" }

@@ -39,14 +39,14 @@ func StartMeter(out *os.File, line func() string) *Meter {
 	return m
 }
 
-// note prints a line that stays, above the one that is repainted.
+// Note prints a line that stays, above the one that is repainted.
 func (m *Meter) Note(format string, args ...any) {
 	if m.shown {
 		m.notes <- fmt.Sprintf(format, args...)
 	}
 }
 
-// stop clears the line and returns when nothing more will be printed. It may be called
+// Stop clears the line and returns when nothing more will be printed. It may be called
 // once.
 func (m *Meter) Stop() {
 	close(m.done)
