@@ -31,16 +31,11 @@ func holders(t *testing.T, servers []*redistest.Server, name string) (count int6
 // Servers that make no quorum are refused before anything is done, in one line.
 func TestNodesThatMakeNoQuorum(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{TCP: true})
-	other := redistest.Start(t, redistest.Config{})
-	_, address := server.Addr()
-	_, port, _ := strings.Cut(address, ":")
 	here, there := "redis://:"+commandtest.Secret+"@10.0.0.1", "redis://:"+commandtest.Secret+"@10.0.0.2:6379"
 	for says, urls := range map[string][]string{
 		"2 servers: accepted is one, or an odd number from three up": {here, there},
 		"4 servers":                          {here, there, here, there},
 		"10.0.0.1 and 10.0.0.1:6379 are one": {here, there, "redis://10.0.0.1:6379/1"},
-		"are one server":                     {"redis://127.0.0.1:" + port, "redis://localhost:" + port, other.URL()},
 		"URL":                                {here, there, "http://10.0.0.3"},
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -113,17 +112,12 @@ func (s *Server) place() string {
 	return c.Options().Network + " " + strings.ToLower(c.Options().Addr)
 }
 
-// identityTimeout bounds the requests for the servers' identities.
-const identityTimeout = 250 * time.Millisecond
-
-// Independent compares the run ids of the servers that answer: one may have several
-// addresses. A server that refuses or does not answer counts as different.
+// Independent compares the run ids of the servers that answer by the end of ctx: one may have
+// several addresses. A server that refuses or does not answer counts as different.
 func (n Servers) Independent(ctx context.Context) error {
 	if len(n) == 1 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
 	ids := make(map[*Server]string)
 	var mu sync.Mutex
 	var asked sync.WaitGroup

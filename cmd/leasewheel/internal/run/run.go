@@ -29,6 +29,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
+// identityTimeout bounds the requests for the identities of the servers of a quorum.
+const identityTimeout = 250 * time.Millisecond
+
 const long = `Run waits for the lock NAME, runs COMMAND while it holds and renews the lock,
 releases it, and exits with COMMAND's exit code.
 
@@ -325,7 +328,9 @@ func (r *command) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, err)
 	}
-	if err := servers.Independent(cmd.Context()); err != nil {
+	soon, cancel := context.WithTimeout(cmd.Context(), identityTimeout)
+	defer cancel()
+	if err := servers.Independent(soon); err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
 	store, closeStore, err := servers.Store()

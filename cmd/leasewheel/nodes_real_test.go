@@ -1,0 +1,26 @@
+//go:build real && unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+)
+
+// run refuses servers of a quorum that are one. It gives them 250 ms to identify themselves: a
+// dead one must not delay the command.
+func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
+	server, other := redistest.Start(t, redistest.Config{TCP: true}), redistest.Start(t, redistest.Config{})
+	_, address := server.Addr()
+	_, port, _ := strings.Cut(address, ":")
+	p := commandtest.Start(t, nil, runLock("job", sh("echo ran"),
+		"--redis", "redis://127.0.0.1:"+port, "--redis", "redis://localhost:"+port, "--redis", other.URL())...)
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("are one server")
+}
