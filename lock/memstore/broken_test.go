@@ -17,7 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// brokenStore is the environment variable with the name of the fault that TestBrokenStore has.
+// brokenStore is the environment variable with the name of the fault that TestInBubble's store has.
 const brokenStore = "BROKEN_STORE"
 
 // faults are faults of stores, and a case of the suite that reports each.
@@ -42,24 +42,15 @@ var faults = map[string]struct {
 func TestSuiteReportsFaults(t *testing.T) {
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
-			command := exec.Command(os.Args[0], "-test.run", "^TestBrokenStore$/"+f.reportedBy+"$", "-test.timeout", "2m")
+			command := exec.Command(os.Args[0], "-test.run", "^TestInBubble$/"+f.reportedBy+"$", "-test.timeout", "2m")
 			command.Env = append(os.Environ(), brokenStore+"="+name, "GORACE=atexit_sleep_ms=10")
 			out, err := command.CombinedOutput()
 			require.Error(t, err)
-			assert.Contains(t, string(out), "--- FAIL: TestBrokenStore/"+f.reportedBy)
+			assert.Contains(t, string(out), "--- FAIL: TestInBubble/"+f.reportedBy)
 			assert.NotContains(t, string(out), "panic: ")
 			t.Logf("%s", out)
 		})
 	}
-}
-
-// TestBrokenStore runs the suite on the store with the fault that TestSuiteReportsFaults names.
-func TestBrokenStore(t *testing.T) {
-	f, ok := faults[os.Getenv(brokenStore)]
-	if !ok {
-		t.Skip("it runs with a fault only")
-	}
-	drivertest.Run(t, drivertest.Suite{Backend: f.backend, Bubble: true})
 }
 
 // store is the store that is broken.

@@ -2,9 +2,12 @@ package memstore
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
@@ -17,8 +20,14 @@ func TestMain(m *testing.M) {
 	testmain.Run(m)
 }
 
+// TestSuiteReportsFaults runs it once more for each fault.
 func TestInBubble(t *testing.T) {
-	drivertest.Run(t, drivertest.Suite{Backend: intact, Bubble: true})
+	backend := intact
+	if name, broken := os.LookupEnv(brokenStore); broken {
+		require.Contains(t, faults, name)
+		backend = faults[name].backend
+	}
+	drivertest.Run(t, drivertest.Suite{Backend: backend, Bubble: true})
 }
 
 func intact(t testing.TB) drivertest.Backend {
