@@ -47,6 +47,17 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	return l.conclude(a, l.await(a))
 }
 
+// enter counts an acquisition as active, unless the locker is closed.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Err() != nil {
+		return false
+	}
+	l.active.Add(1)
+	return true
+}
+
 // await returns the result of the acquisition: of its own request, or of the queue for the
 // lock.
 func (l *Locker) await(a *acquisition) result {

@@ -105,7 +105,7 @@ package lock
 // lock/delayqueue/faults_test.go.
 // Planted: 37.
 //
-// Unlock, cleanup: ownership.go, release.go, cleanup.go.
+// Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60.
 //
@@ -113,8 +113,8 @@ package lock
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177.
 //
-// How long a call takes: release.go limit, backoff.go Locker.withRetry(), request.go
-// Locker.requestBy(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
+// How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
+// Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
 // lock/delayqueue/worker.go worker.recover(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.

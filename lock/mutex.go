@@ -189,7 +189,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 
 // ready returns an error if no request should be sent.
 func (m *Mutex) ready(ctx context.Context) error {
-	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
 	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {

@@ -418,7 +418,7 @@ func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
 	l, offered := a.locker, cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
-	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
+	case ttl < minTTL(l.tick) || ttl > offered:
 		return grant{}, false
 	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}, false
