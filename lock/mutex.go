@@ -176,7 +176,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	}
 	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
-	if o := m.ownershipIn(ctx); o != nil {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
 		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
 		}
@@ -198,14 +198,6 @@ func (m *Mutex) ready(ctx context.Context) error {
 	return m.locker.ready(ctx, m.name)
 }
 
-// ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
-	if !kinds[m.kind].reentrant {
-		return nil
-	}
-	return ownershipIn(ctx, m.locker, m.kind, m.name)
-}
-
 // setHold creates the hold that the acquisition requests, which begins with it.
 func (m *Mutex) setHold(a *acquisition) error {
 	l := m.locker
@@ -213,6 +205,7 @@ func (m *Mutex) setHold(a *acquisition) error {
 		a.begin = time.Now()
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
 	kind := &kinds[m.kind]
 	if kind.owner != nil {
 		a.hold.Owner = kind.owner(m.permits)

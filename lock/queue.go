@@ -399,7 +399,9 @@ func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
 	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, false, false
-	g.handOff = q.beginHandOff(w.acquisition, g)
+	if w.handsOff(g) {
+		g.handOff = q.beginHandOff(w.acquisition, g)
+	}
 	q.deliver(w, result{grant: g})
 }
 
