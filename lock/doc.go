@@ -99,8 +99,8 @@ package lock
 // lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
-// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
-// transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
+// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/pipeline.go
+// Transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.
 // Planted: 37.
@@ -121,7 +121,7 @@ package lock
 // Planted: 179, 180, 181, 182, 184.
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
-// lock/redisstore/renewal.go Store.keep(), lock/quorum/release.go.
+// lock/redisstore/kind.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //
