@@ -122,7 +122,7 @@ package redisstore
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
-// nodes.locate(), nodes.Masters(), pubsub.go Store.able().
+// nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
 // Tests: mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163.
 //

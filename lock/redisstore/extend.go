@@ -58,13 +58,13 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 // of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
 func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
-	return s.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
+	return s.messages.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
 // "publish", or in most clusters "spublish". In a cluster it asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
-	publish, err := s.publishing(ctx)
+	publish, err := s.messages.publishing(ctx)
 	if err == nil && publish != publishPlain {
 		publish = publishSharded
 	}
