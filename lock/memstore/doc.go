@@ -25,7 +25,7 @@ package memstore
 // cmd/leasewheel compares the names with the code.
 //
 // Requests: store.go, inspect.go, subscription.go; what they mean: lock/internal/machine/doc.go.
-// Tests: suite_test.go, suite_real_test.go.
+// Tests: suite_test.go, suite_real_test.go; their backend: lock/locktest/backend/memory.go.
 //
 // Whether the suite reports a fault: broken_test.go.
 //

@@ -14,6 +14,7 @@ import (
 var _ interface {
 	driver.Store
 	driver.Counter
+	driver.Fencer
 	driver.PlaceKeeper
 	driver.Inspector
 } = (*Store)(nil)
@@ -103,6 +104,26 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		return sent
 	})
 	return a, err
+}
+
+// AcquireProposing requests a mutex and proposes its token, see [driver.Fencer].
+func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
+	err = s.step(ctx, h.Name, func(n *machine.State, now time.Time) (sent []machine.Message) {
+		if a, sent = n.AcquireProposing(now, h, token); a.Verdict == driver.Granted {
+			clock = now
+		}
+		return sent
+	})
+	return a, clock, err
+}
+
+// Fence raises the last token of a mutex, see [driver.Fencer].
+func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
+	err = s.step(ctx, h.Name, func(n *machine.State, now time.Time) []machine.Message {
+		held = n.Fence(now, h, token)
+		return nil
+	})
+	return held, err
 }
 
 // Release lowers the holds of an owner, see [driver.Store].
