@@ -125,7 +125,7 @@ package lock
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //
-// Metrics and reports: observer.go, stats.go, renewal/observer.go, wheel/stats.go,
+// Metrics and reports: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go, wheel/stats.go,
 // wheel/lags.go.
 // Tests: observer_test.go, renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -80,7 +81,7 @@ type Config struct {
 	// characters. Default: none.
 	Label string
 	// Observer receives reports of acquisitions and holds. Default: none.
-	Observer *Observer
+	Observer *observe.Observer
 	// Logger receives events that no method can return as an error. Default: none.
 	Logger *slog.Logger
 }
@@ -106,7 +107,7 @@ func (c Config) withDefaults() Config {
 		c.MaxRunning = defaultMaxRunning
 	}
 	if c.Observer == nil {
-		c.Observer = &Observer{}
+		c.Observer = &observe.Observer{}
 	} else {
 		o := *c.Observer // which its user may change
 		c.Observer = &o

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -128,7 +129,7 @@ func (t *Telemetry) remover(f func()) func() {
 
 // snapshot is a reading of all statistics, by name.
 type snapshot struct {
-	lockers map[string]lock.Stats
+	lockers map[string]observe.Stats
 	leases  map[string]renewal.Stats
 	wheels  map[string]wheelStats
 }
@@ -142,7 +143,7 @@ type wheelStats struct {
 func (t *Telemetry) snapshot() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := snapshot{make(map[string]lock.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
+	s := snapshot{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
 	for _, l := range t.lockers {
 		stats := l.Of.Stats()
 		s.lockers[l.Name], s.leases[l.Name] = stats, stats.Leases

@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -47,8 +48,8 @@ func TestLockLabel(t *testing.T) {
 	report := func(h *harness, names ...string) []string {
 		o := h.Observer("x")
 		for _, name := range names {
-			o.Acquired(t.Context(), lock.Acquired{Name: name, Err: &lock.NotAcquiredError{Name: name}})
-			o.Ended(t.Context(), lock.Ended{Name: name, Err: fmt.Errorf("%w: %s", lock.ErrUnavailable, name)})
+			o.Acquired(t.Context(), observe.Acquired{Name: name, Outcome: observe.Refused, Err: &lock.NotAcquiredError{Name: name}})
+			o.Ended(t.Context(), observe.Ended{Name: name, Outcome: observe.Failed, Err: fmt.Errorf("%w: %s", lock.ErrUnavailable, name)})
 		}
 		return slices.Sorted(maps.Keys(h.export(t).counts))
 	}
@@ -107,7 +108,7 @@ func TestProviders(t *testing.T) {
 	t.Cleanup(func() { otel.SetTracerProvider(before) })
 	global, err := New(Config{})
 	require.NoError(t, err)
-	global.Observer("x").Acquired(t.Context(), lock.Acquired{Name: "a"})
+	global.Observer("x").Acquired(t.Context(), observe.Acquired{Name: "a"})
 	assert.Len(t, h.spans.GetSpans(), 1)
 	require.NoError(t, global.Close())
 }

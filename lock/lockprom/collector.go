@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -78,9 +79,9 @@ func histogram(name, help string, buckets []float64, labels []string) *prometheu
 }
 
 // Observer returns the observer that measures the waits and holds of a locker. It belongs
-// into the locker's [lock.Config]; see [lock.JoinObservers] to use it beside another one.
-func (c *Collector) Observer(locker string) *lock.Observer {
-	return &lock.Observer{
+// into the locker's [lock.Config]; see [observe.Join] to use it beside another one.
+func (c *Collector) Observer(locker string) *observe.Observer {
+	return &observe.Observer{
 		Acquired: c.observer(c.waits, locker).acquired,
 		Ended:    c.observer(c.holds, locker).ended,
 	}

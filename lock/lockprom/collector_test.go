@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // labelValues returns the values of a label in one metric's series.
@@ -63,7 +64,7 @@ func TestLockLabel(t *testing.T) {
 	report := func(c *Collector, names ...string) []string {
 		o := c.Observer("x")
 		for _, name := range names {
-			o.Acquired(t.Context(), lock.Acquired{Name: name})
+			o.Acquired(t.Context(), observe.Acquired{Name: name, Outcome: observe.Granted})
 		}
 		return labelValues(t, c, "leasewheel_lock_wait_seconds", "lock")
 	}
@@ -93,8 +94,8 @@ func TestLockLabel(t *testing.T) {
 func TestHistograms(t *testing.T) {
 	c := New(Config{WaitBuckets: []float64{1, 2}, HoldBuckets: []float64{3}})
 	o := c.Observer("x")
-	o.Acquired(t.Context(), lock.Acquired{Waited: time.Second})
-	o.Ended(t.Context(), lock.Ended{Held: time.Second})
+	o.Acquired(t.Context(), observe.Acquired{Outcome: observe.Granted, Waited: time.Second})
+	o.Ended(t.Context(), observe.Ended{Outcome: observe.Released, Held: time.Second})
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(c))
 	families, err := registry.Gather()

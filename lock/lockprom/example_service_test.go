@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/lockprom"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // service is a program whose locks are measured, and reported in its log as well.
@@ -31,13 +32,13 @@ func newService(store lock.Store, registry *prometheus.Registry) (*service, erro
 	if err := registry.Register(metrics); err != nil {
 		return nil, err
 	}
-	losses := &lock.Observer{Ended: func(_ context.Context, e lock.Ended) {
+	losses := &observe.Observer{Ended: func(_ context.Context, e observe.Ended) {
 		if e.Err != nil {
 			slog.Error("a lock was lost", "name", e.Name, "error", e.Err)
 		}
 	}}
 	locker, err := lock.New(store, lock.Config{
-		Observer: lock.JoinObservers(metrics.Observer("shop"), losses),
+		Observer: observe.Join(metrics.Observer("shop"), losses),
 	})
 	if err != nil {
 		return nil, err
