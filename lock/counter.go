@@ -106,17 +106,3 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 	}
 	return err
 }
-
-// ready returns an error if no request should be sent.
-func (l *Locker) ready(ctx context.Context, name string) error {
-	if err := ValidateName(name); err != nil {
-		return err
-	}
-	if err := context.Cause(l.closed); err != nil {
-		return err
-	}
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not requested: %w", name, err)
-	}
-	return nil
-}

@@ -120,7 +120,7 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
 	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
 	d.task.deferred = d
-	if o := m.ownershipIn(ctx); o != nil && o.held() {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
 		d.own = o
 	} else if err := m.setHold(&d.acquisition); err != nil {
 		return nil, err

@@ -99,13 +99,13 @@ package lock
 // lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
-// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
-// transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
+// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/pipeline.go
+// Transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.
 // Planted: 37.
 //
-// Unlock, cleanup: ownership.go, release.go, cleanup.go.
+// Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60.
 //
@@ -113,15 +113,15 @@ package lock
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177.
 //
-// How long a call takes: release.go limit, backoff.go Locker.withRetry(), request.go
-// Locker.requestBy(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
+// How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
+// Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
 // lock/delayqueue/worker.go worker.recover(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.
 // Planted: 179, 180, 181, 182, 184.
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
-// lock/redisstore/renewal.go Store.keep(), lock/quorum/release.go.
+// lock/redisstore/kind.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //

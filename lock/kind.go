@@ -46,7 +46,7 @@ type traits struct {
 }
 
 var kinds = [...]traits{
-	KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true, complete: reserveTokens},
+	KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true},
 	KindFair:      {reentrant: true, places: true, minHold: true},
 	KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
 	KindWrite:     {reentrant: true, complete: refuseUpgrade},
@@ -61,10 +61,4 @@ func traitsOf(k Kind) *traits {
 		return &traits{}
 	}
 	return &kinds[k]
-}
-
-// reserveTokens has a grant reserve the tokens of [Options.Passes].
-func reserveTokens(m *Mutex, a *acquisition) error {
-	a.hold.Queue.Reserve = int64(m.options.Passes)
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,6 +163,7 @@ type Locker struct {
 	config   Config
 	wheel    *wheel.Wheel
 	ownWheel bool
+	tick     time.Duration // the wheel's
 	watchdog *renewal.Watchdog
 	client   Client
 	owners   atomic.Int64 // number of the latest owner
@@ -229,7 +229,8 @@ func New(store Store, c Config) (*Locker, error) {
 
 // start completes the construction of a locker whose wheel runs.
 func (l *Locker) start() error {
-	if err := l.config.validate(l.wheel.Tick()); err != nil {
+	l.tick = l.wheel.Tick()
+	if err := l.config.validate(l.tick); err != nil {
 		return err
 	}
 	r := l.config.Renewal
@@ -258,28 +259,6 @@ func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
 // group returns the group of the store that a lock is in.
 func (l *Locker) group(name string, kind Kind) string { return l.store.Group(name, kind) }
-
-// enter counts an acquisition as active, unless the locker is closed.
-func (l *Locker) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed.Err() != nil {
-		return false
-	}
-	l.active.Add(1)
-	return true
-}
-
-// newHold returns a hold with a unique owner.
-func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *driver.Hold {
-	return &driver.Hold{
-		Kind:  kind,
-		Name:  name,
-		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
-		Count: 1,
-		TTL:   ttl,
-	}
-}
 
 // newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
 // store can distinguish the two.

@@ -176,7 +176,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	}
 	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
-	if o := m.ownershipIn(ctx); o != nil {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
 		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
 		}
@@ -189,21 +189,13 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 
 // ready returns an error if no request should be sent.
 func (m *Mutex) ready(ctx context.Context) error {
-	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
 	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
 		return &CountError{Count: m.permits, Min: 1, Max: MaxSeveral}
 	}
 	return m.locker.ready(ctx, m.name)
-}
-
-// ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
-	if !kinds[m.kind].reentrant {
-		return nil
-	}
-	return ownershipIn(ctx, m.locker, m.kind, m.name)
 }
 
 // setHold creates the hold that the acquisition requests, which begins with it.
@@ -213,6 +205,7 @@ func (m *Mutex) setHold(a *acquisition) error {
 		a.begin = time.Now()
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
 	kind := &kinds[m.kind]
 	if kind.owner != nil {
 		a.hold.Owner = kind.owner(m.permits)

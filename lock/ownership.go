@@ -159,8 +159,11 @@ func ownershipIn(ctx context.Context, l *Locker, kind Kind, name string) *owners
 	return o
 }
 
-// with returns a context derived from ctx that carries the ownership.
+// with returns a context derived from ctx that carries the ownership of a reentrant lock.
 func (o *ownership) with(ctx context.Context) context.Context {
+	if !kinds[o.kind].reentrant {
+		return ctx
+	}
 	return context.WithValue(ctx, ownershipKey{o.locker, o.kind, o.name()}, o)
 }
 

@@ -69,11 +69,7 @@ func (m *memory) interrupt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, n := range m.names {
-		for _, all := range n.subscriptions {
-			for _, b := range all {
-				b.notify(driver.Notice{})
-			}
-		}
+		n.subscribers.DeliverAll(driver.Notice{})
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,7 +27,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	subject := &check.Subject{
 		Nodes: s.checkedNodes, Cluster: s.cluster != nil, Replicas: s.config.Replicas,
 		Uses:       func(at string) []check.Use { return s.uses(key(at)) },
-		UnusedKeys: s.unusedKeys, Mapped: s.names.mapTo != nil, LastReading: s.lastReading,
+		UnusedKeys: s.unusedKeys, Mapped: s.names.mapTo != nil, LastReading: s.transport.LastReading,
 	}
 	if s.sentinel() {
 		subject.Replica = s.replicaClient
@@ -52,21 +51,16 @@ func (s *Store) sentinel() bool {
 
 // checkedNodes returns the servers that the client knows.
 func (s *Store) checkedNodes(ctx context.Context) ([]check.Node, error) {
-	if s.cluster == nil {
-		client := s.client.(*redis.Client) // New accepts no other
-		address := client.Options().Addr
-		if s.sentinel() {
-			address = "the sentinels' master"
-		}
-		return []check.Node{{Client: client, Address: address}}, nil
-	}
-	masters, err := s.nodes.masters(ctx)
+	masters, err := s.transport.Masters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	nodes := make([]check.Node, len(masters))
 	for i, master := range masters {
 		nodes[i] = check.Node{Client: master, Address: master.Options().Addr}
+		if s.sentinel() {
+			nodes[i].Address = "the sentinels' master"
+		}
 	}
 	slices.SortFunc(nodes, func(a, b check.Node) int { return cmp.Compare(a.Address, b.Address) })
 	return nodes, nil
@@ -80,19 +74,4 @@ func (s *Store) replicaClient(address string) *redis.Client {
 	o.MinIdleConns, o.DialerRetries = 0, dialOnce
 	o.MaintNotificationsConfig = noMaintenance()
 	return redis.NewClient(&o)
-}
-
-// lastReading returns the last reading of a node's clock. It keeps this one if there was none,
-// for the next check.
-func (s *Store) lastReading(address string, now check.RoundTrip) (last check.RoundTrip, ok bool) {
-	if s.cluster == nil {
-		address = ""
-	}
-	clock := s.transport.clockOf(address)
-	r := clock.reading.Load()
-	if r == nil {
-		clock.reading.CompareAndSwap(nil, &clockReading{asked: now.Sent, micros: now.At.UnixMicro(), took: now.Took})
-		return last, false
-	}
-	return check.RoundTrip{Sent: r.asked, Took: r.took, At: time.UnixMicro(r.micros)}, r.took <= slowReading
 }

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // counted is a kind of lock that is, or has, a count.
 type counted interface {
 	// counting returns the script that reads and changes the count, and its keys: the
 	// lock's own and the record of a request's outcome.
-	counting(s *Store, at key, request string) (sc *script, keys []key)
+	counting(s *Store, at key, request string) (sc *transport.Script, keys []key)
 }
 
 var _ driver.Counter = (*Store)(nil)

@@ -7,12 +7,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	fairAcquire = &script{text: lua.File("fair_acquire.lua"), granting: true}
-	fairRelease = newScript("fair_release.lua")
-	fairKeep    = newScript("fair_keep.lua")
+	fairAcquire = &transport.Script{Text: lua.File("fair_acquire.lua"), Granting: true}
+	fairRelease = transport.File("fair_release.lua")
+	fairKeep    = transport.File("fair_keep.lua")
 )
 
 // fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.

@@ -6,10 +6,11 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	fence = newScript("fence.lua")
+	fence = transport.File("fence.lua")
 )
 
 var _ driver.Fencer = (*Store)(nil)

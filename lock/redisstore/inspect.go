@@ -16,11 +16,12 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	inspectLock = newScript("inspect.lua")
-	forceLock   = newScript("force.lua")
+	inspectLock = transport.File("inspect.lua")
+	forceLock   = transport.File("force.lua")
 )
 
 var _ driver.Inspector = (*Store)(nil)
@@ -76,7 +77,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, err
 
 // inspectCall returns the call that describes a lock in Redisson's format. named is set if
 // the caller asked for the lock by name: then its holder's owner may have any form.
-func (s *Store) inspectCall(at key, as driver.Kind, publish string, named bool) *call {
+func (s *Store) inspectCall(at key, as driver.Kind, publish string, named bool) *transport.Call {
 	mode, channel, asked := "", semaphoreChannel(at), 0
 	if named {
 		asked = 1
@@ -219,7 +220,7 @@ func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute 
 	records, nodes := make(map[string]*redis.SliceCmd), make(map[string]redis.Pipeliner)
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		at := clientKey(c.ID)
-		node := s.nodes.of(at)
+		node := s.transport.NodeOf(string(at))
 		if _, skip := mute.Load(node); skip || records[c.ID] != nil {
 			return
 		}

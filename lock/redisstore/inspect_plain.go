@@ -5,16 +5,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	inspectPlain = newScript("inspect_plain.lua")
+	inspectPlain = transport.File("inspect_plain.lua")
 )
 
 // plainCall returns the call that describes a plain lock, and frees it unless publish is
 // empty. listed is set if the caller did not ask for the lock by name: then a string
 // counts as a lock only if it looks like one, since other programs store strings, too.
-func plainCall(at key, publish string, listed bool) *call {
+func plainCall(at key, publish string, listed bool) *transport.Call {
 	only := 0
 	if listed {
 		only = 1

@@ -1,10 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -22,9 +25,9 @@ type kind interface {
 type leased interface {
 	kind
 	// renewal returns the script that prolongs any number of holds of this kind.
-	renewal() *script
+	renewal() *transport.Script
 	// prolong adds one hold's keys and arguments to a call of that script.
-	prolong(c *call, at key, lease *renewal.Item)
+	prolong(c *transport.Call, at key, lease *renewal.Item)
 }
 
 // kinds are the kinds of lock in Redisson's format; kindOf chooses by the format.
@@ -37,18 +40,6 @@ var kinds = map[driver.Kind]kind{
 	driver.KindSemaphore: semaphore{},
 	driver.KindPermit:    permit{},
 	driver.KindLatch:     latch{},
-}
-
-// leasedKind returns the kind of lock for a lease.
-func (s *Store) leasedKind(k driver.Kind) (leased, error) {
-	kept, err := s.kindOf(k)
-	if err != nil {
-		return nil, err
-	}
-	if kept, ok := kept.(leased); ok {
-		return kept, nil
-	}
-	return nil, fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, k)
 }
 
 // Supports returns an error for a kind of lock that the store does not keep.
@@ -77,7 +68,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		return false, err
 	}
 	if h.Count == 0 && h.Keep > 0 {
-		return s.keep(ctx, h)
+		item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.Keep}}
+		s.Renew(ctx, item)
+		return item[0].Outcome == renewal.Renewed, item[0].Err
 	}
 	at, err := s.names.key(h.Name)
 	if err != nil {
@@ -93,5 +86,56 @@ func (s *Store) Group(name string, _ any) string {
 	if err != nil {
 		return ""
 	}
-	return s.nodes.of(at)
+	return s.transport.NodeOf(string(at))
+}
+
+// Renew prolongs leases, those of a script, and in a cluster of a slot, in one run.
+func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
+	s.transport.RunEach(ctx, len(items), func(i int, join func(*transport.Script, string) *transport.Call) {
+		lease := &items[i]
+		k, err := s.leasedBy(lease.Ref)
+		at, unfit := s.names.key(lease.Key)
+		if lease.Err = cmp.Or(err, unfit); lease.Err == nil {
+			k.prolong(join(k.renewal(), string(at)), at, lease)
+		}
+	}, func(i int, reply any) { renewed(&items[i], reply) })
+}
+
+// leasedBy returns the kind of lock of a lease with that Ref, by default a mutex.
+func (s *Store) leasedBy(ref any) (leased, error) {
+	k, _, ok := driver.ParseRef(ref)
+	if !ok {
+		return nil, fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", ref)
+	}
+	kept, err := s.kindOf(k)
+	if err != nil {
+		return nil, err
+	}
+	if kept, ok := kept.(leased); ok {
+		return kept, nil
+	}
+	return nil, fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, k)
+}
+
+// renewed stores the script's reply for one lease: a code, the ms for which it was prolonged,
+// or an error. A script returns the text of the server's error: an error reply inside an array
+// would make go-redis lose its place in the stream, see docs/upstream.md.
+func renewed(lease *renewal.Item, reply any) {
+	switch reply := reply.(type) {
+	case error:
+		lease.Err = reply
+	case string:
+		lease.Err = fault.Classify(fault.Refusal(reply))
+	case int64:
+		switch {
+		case reply > 1:
+			lease.Outcome, lease.Given = renewal.Renewed, remaining(reply)
+		case reply >= -1:
+			lease.Outcome = [...]renewal.Outcome{renewal.Taken, renewal.Gone, renewal.Renewed}[reply+1]
+		default:
+			lease.Err = fault.Unexpected(reply)
+		}
+	default:
+		lease.Err = fault.Unexpected(reply)
+	}
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	latchWait  = newScript("latch_wait.lua")
-	latchCount = newScript("latch_count.lua")
+	latchWait  = transport.File("latch_wait.lua")
+	latchCount = transport.File("latch_count.lua")
 )
 
 // latch keeps [driver.KindLatch]: Redisson's RCountDownLatch.
@@ -44,7 +45,7 @@ func (latch) release(context.Context, *Store, key, *driver.Hold) (held bool, err
 	return true, nil
 }
 
-func (latch) counting(s *Store, at key, request string) (*script, []key) {
+func (latch) counting(s *Store, at key, request string) (*transport.Script, []key) {
 	channel := latchChannel(at)
 	if s.cluster != nil && tagged(at) {
 		channel = latchClusterChannel(at)

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 const (
@@ -35,9 +36,9 @@ const (
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		publish, err := s.publishing(ctx)
-		var servers []server
+		var masters []*redis.Client
 		if err == nil {
-			servers, err = s.servers(ctx)
+			masters, err = s.transport.Masters(ctx)
 		}
 		if err != nil {
 			yield(driver.Info{}, err)
@@ -48,7 +49,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 		l.ctx, end = context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(s.subscriber.Context(), end)() // Close waits for the readers
-		l.begin(servers)
+		l.begin(masters)
 		l.yield(yield)
 	}
 }
@@ -80,25 +81,6 @@ func (s *Store) traces() []trace {
 	}}
 }
 
-// server lists the keys of a master.
-type server struct {
-	client  redis.Cmdable
-	address string // "" outside a cluster
-}
-
-// servers returns the masters that keep the locks.
-func (s *Store) servers(ctx context.Context) ([]server, error) {
-	if s.cluster == nil {
-		return []server{{client: s.client}}, nil
-	}
-	masters, err := s.nodes.masters(ctx)
-	servers := make([]server, len(masters))
-	for i, master := range masters {
-		servers[i] = server{master, master.Options().Addr}
-	}
-	return servers, err
-}
-
 // lister is one run of a list.
 type lister struct {
 	store   *Store
@@ -117,16 +99,16 @@ type listed struct {
 }
 
 // begin reads each server in a goroutine of its own.
-func (l *lister) begin(servers []server) {
+func (l *lister) begin(masters []*redis.Client) {
 	var reading sync.WaitGroup
-	reading.Add(len(servers))
-	for _, at := range servers {
-		l.store.background.begin(func() {
+	reading.Add(len(masters))
+	for _, at := range masters {
+		l.store.transport.Go(func() {
 			defer reading.Done()
 			l.read(at)
 		})
 	}
-	l.store.background.begin(func() {
+	l.store.transport.Go(func() {
 		reading.Wait()
 		close(l.listed)
 	})
@@ -184,32 +166,32 @@ func (l *lister) send(one listed) bool {
 }
 
 // read lists one server's locks.
-func (l *lister) read(at server) {
+func (l *lister) read(at *redis.Client) {
 	for _, t := range l.store.traces() {
-		if err := l.scan(at, t); err != nil && (!l.send(listed{err: at.failure(err)}) || fault.Silent(err)) {
+		if err := l.scan(at, t); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
 			return
 		}
 	}
 }
 
-// failure is the error of a list that lacks locks of the server.
-func (s server) failure(err error) error {
-	if s.address == "" {
+// failure is the error of a list that lacks locks of a server.
+func (l *lister) failure(at *redis.Client, err error) error {
+	if l.store.cluster == nil {
 		return err
 	}
-	return fmt.Errorf("redisstore: locks on %s may be missing: %w", s.address, err)
+	return fmt.Errorf("redisstore: locks on %s may be missing: %w", at.Options().Addr, err)
 }
 
 // scan lists one server's locks that leave a trace.
-func (l *lister) scan(at server, t trace) error {
+func (l *lister) scan(at *redis.Client, t trace) error {
 	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
-		keys, next, err := at.client.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
+		keys, next, err := at.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
 		cancel()
 		if err != nil {
 			err = fault.Classify(err)
-			l.store.nodes.doubt(err)
+			l.store.transport.Doubt(err)
 			return err
 		}
 		if !l.page(at, l.choose(keys, t)) {
@@ -235,7 +217,7 @@ func (l *lister) choose(traces []string, t trace) (locks []key) {
 }
 
 // page lists the held locks among those at some keys. It reports whether to continue.
-func (l *lister) page(at server, locks []key) bool {
+func (l *lister) page(at *redis.Client, locks []key) bool {
 	for len(locks) > 0 {
 		batch := locks[:min(len(locks), detailBatch)]
 		locks = locks[len(batch):]
@@ -248,7 +230,7 @@ func (l *lister) page(at server, locks []key) bool {
 				return false
 			}
 		}
-		if err != nil && !l.send(listed{err: at.failure(err)}) {
+		if err != nil && !l.send(listed{err: l.failure(at, err)}) {
 			return false
 		}
 	}
@@ -257,7 +239,7 @@ func (l *lister) page(at server, locks []key) bool {
 
 // inspectAll reads locks in one pipeline. It returns the held ones, and the first error.
 func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (infos []*driver.Info, failure error) {
-	calls := make([]*call, len(locks))
+	calls := make([]*transport.Call, len(locks))
 	for i, at := range locks {
 		if s.config.Format == FormatPlain {
 			calls[i] = plainCall(at, "", true)

@@ -1,12 +1,31 @@
 package redisstore
 
-import "github.com/leasewheel/leasewheel/lock/driver"
+import (
+	"context"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
+)
+
+// newCall returns the call of a script.
+func newCall(sc *transport.Script, keys []key, args ...any) *transport.Call {
+	c := &transport.Call{Script: sc, Keys: make([]any, len(keys)), Args: args}
+	for i := range keys {
+		c.Keys[i] = (*string)(&keys[i])
+	}
+	return c
+}
+
+// run runs a script on the server that has the keys.
+func (s *Store) run(ctx context.Context, sc *transport.Script, keys []key, args ...any) (any, error) {
+	return s.transport.Run(ctx, newCall(sc, keys, args...))
+}
 
 // lockCall is a call that acquires or releases one mutex, and all that it points at, in one
 // object: making and collecting objects is a quarter of the client's time. It has copies, since
 // the hold may change while a request for it is in flight.
 type lockCall struct {
-	call
+	transport.Call
 	keyList [5]any
 	argList [8]any
 
@@ -19,7 +38,7 @@ type lockCall struct {
 
 // newLockCall returns a call without arguments. Its keys are the lock's and those that are
 // derived from it by the prefixes.
-func newLockCall(sc *script, at key, h *driver.Hold, prefixes []string) *lockCall {
+func newLockCall(sc *transport.Script, at key, h *driver.Hold, prefixes []string) *lockCall {
 	c := &lockCall{at: at, owner: h.Owner, ttl: h.TTL.Milliseconds()}
 	derived := c.derived[:len(prefixes)]
 	deriveEach(at, prefixes, derived)
@@ -27,6 +46,6 @@ func newLockCall(sc *script, at key, h *driver.Hold, prefixes []string) *lockCal
 	for i := range derived {
 		c.keyList[1+i] = (*string)(&derived[i])
 	}
-	c.call = call{script: sc, keys: c.keyList[:1+len(prefixes)], args: c.argList[:0]}
+	c.Call = transport.Call{Script: sc, Keys: c.keyList[:1+len(prefixes)], Args: c.argList[:0]}
 	return c
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	acquire = &script{text: lua.File("acquire.lua"), granting: true, sharing: sharing{common: 2, own: 3}}
-	release = &script{text: lua.File("release.lua"), sharing: sharing{common: 2, own: 2}}
-	renew   = newScript("renew.lua")
+	acquire = &transport.Script{Text: lua.File("acquire.lua"), Granting: true, Common: 2, Own: 3}
+	release = &transport.Script{Text: lua.File("release.lua"), Common: 2, Own: 2}
+	renew   = transport.File("renew.lua")
 )
 
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every
@@ -111,13 +112,12 @@ func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.H
 	}
 	c := newLockCall(acquire, at, h, acquirePrefixes)
 	c.publish, c.life, c.proposed = publish, s.fenceMillis(), token
-	c.args = append(c.args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
+	c.Args = append(c.Args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
 	member := s.member(h)
-	c.simple = h.Count <= 1 && member == "" && h.Queue.Reserve == 0
-	if !c.simple {
-		c.args = append(c.args, h.Count, member, h.Queue.Reserve)
+	if h.Count > 1 || member != "" || h.Queue.Reserve != 0 {
+		c.Args = append(c.Args, h.Count, member, h.Queue.Reserve)
 	}
-	reply, err := s.transport.Run(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.Call)
 	if err != nil {
 		return a, clock, err
 	}
@@ -195,26 +195,25 @@ func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 	}
 	c := newLockCall(release, at, h, releasePrefixes)
 	c.publish, c.life = publish, s.fenceMillis()
-	channel := c.keys[4] // an argument of this script
-	c.keys = c.keys[:4]
-	c.args = append(c.args, &c.publish, &c.life, channel, &c.owner)
+	channel := c.Keys[4] // an argument of this script
+	c.Keys = c.Keys[:4]
+	c.Args = append(c.Args, &c.publish, &c.life, channel, &c.owner)
 	member := s.member(h)
-	c.simple = h.Count == 0 && member == "" && !h.Queue.Granted
-	if !c.simple {
-		c.args = append(c.args, h.Count, &c.ttl, member, h.Queue.Granted)
+	if h.Count != 0 || member != "" || h.Queue.Granted {
+		c.Args = append(c.Args, h.Count, &c.ttl, member, h.Queue.Granted)
 	}
-	reply, err := s.transport.Run(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.Call)
 	if err != nil {
 		return false, err
 	}
 	return freed(reply)
 }
 
-func (mutex) renewal() *script { return renew }
+func (mutex) renewal() *transport.Script { return renew }
 
-func (mutex) prolong(c *call, at key, lease *renewal.Item) {
-	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
+func (mutex) prolong(c *transport.Call, at key, lease *renewal.Item) {
+	c.Keys = append(c.Keys, string(at))
+	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // freed parses a script's reply to a release: whether the owner had the lock.

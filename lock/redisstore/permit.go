@@ -9,13 +9,14 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	permitAcquire = &script{text: lua.File("permit_acquire.lua"), granting: true}
-	permitRelease = newScript("permit_release.lua")
-	permitRenew   = newScript("permit_renew.lua")
+	permitAcquire = &transport.Script{Text: lua.File("permit_acquire.lua"), Granting: true}
+	permitRelease = transport.File("permit_release.lua")
+	permitRenew   = transport.File("permit_renew.lua")
 )
 
 // permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.
@@ -104,15 +105,15 @@ func (permit) release(ctx context.Context, s *Store, at key, h *driver.Hold) (he
 	return freed(reply)
 }
 
-func (permit) renewal() *script { return permitRenew }
+func (permit) renewal() *transport.Script { return permitRenew }
 
-func (permit) prolong(c *call, at key, lease *renewal.Item) {
+func (permit) prolong(c *transport.Call, at key, lease *renewal.Item) {
 	_, s, _ := driver.ParseRef(lease.Ref)
 	id, several, _ := permitID(lease.Owner, s) // what is no id is no permit in use
-	c.keys = append(c.keys, string(permitsKey(at)))
-	c.args = append(c.args, lease.TTL.Milliseconds(), id, several)
+	c.Keys = append(c.Keys, string(permitsKey(at)))
+	c.Args = append(c.Args, lease.TTL.Milliseconds(), id, several)
 }
 
-func (permit) counting(_ *Store, at key, request string) (*script, []key) {
+func (permit) counting(_ *Store, at key, request string) (*transport.Script, []key) {
 	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request), permitsKey(at)}
 }

@@ -5,13 +5,14 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	plainAcquire = &script{text: lua.File("plain_acquire.lua"), granting: true, sharing: sharing{common: 0, own: 2}}
-	plainRelease = &script{text: lua.File("plain_release.lua"), sharing: sharing{common: 1, own: 1}}
-	plainRenew   = newScript("plain_renew.lua")
+	plainAcquire = &transport.Script{Text: lua.File("plain_acquire.lua"), Granting: true, Common: 0, Own: 2}
+	plainRelease = &transport.Script{Text: lua.File("plain_release.lua"), Common: 1, Own: 1}
+	plainRenew   = transport.File("plain_renew.lua")
 )
 
 // plainMutex keeps [driver.KindMutex] in [FormatPlain]. The string is the owner. Only the
@@ -40,12 +41,11 @@ func (plainMutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold)
 		prefixes = prefixes[:1]
 	}
 	c := newLockCall(plainAcquire, at, h, prefixes)
-	c.args = append(c.args, &c.ttl, &c.owner)
-	c.simple = !s.config.PlainTokens && h.Count <= 1
-	if !c.simple {
-		c.args = append(c.args, h.Count, s.fenceMillis())
+	c.Args = append(c.Args, &c.ttl, &c.owner)
+	if s.config.PlainTokens || h.Count > 1 {
+		c.Args = append(c.Args, h.Count, s.fenceMillis())
 	}
-	reply, err := s.transport.Run(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.Call)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -63,21 +63,20 @@ func (plainMutex) release(ctx context.Context, s *Store, at key, h *driver.Hold)
 	}
 	c := newLockCall(plainRelease, at, h, plainReleasePrefixes)
 	c.publish = publish
-	c.args = append(c.args, &c.publish, &c.owner)
-	c.simple = h.Count == 0
-	if !c.simple {
-		c.args = append(c.args, h.Count, &c.ttl)
+	c.Args = append(c.Args, &c.publish, &c.owner)
+	if h.Count != 0 {
+		c.Args = append(c.Args, h.Count, &c.ttl)
 	}
-	reply, err := s.transport.Run(ctx, &c.call)
+	reply, err := s.transport.Run(ctx, &c.Call)
 	if err != nil {
 		return false, err
 	}
 	return freed(reply)
 }
 
-func (plainMutex) renewal() *script { return plainRenew }
+func (plainMutex) renewal() *transport.Script { return plainRenew }
 
-func (plainMutex) prolong(c *call, at key, lease *renewal.Item) {
-	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
+func (plainMutex) prolong(c *transport.Call, at key, lease *renewal.Item) {
+	c.Keys = append(c.Keys, string(at))
+	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 )
 
@@ -128,12 +127,9 @@ func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, 
 	if s.single() {
 		return pubsub.Node{Client: s.client}, nil
 	}
-	if err := s.nodes.locate(ctx); err != nil {
-		return pubsub.Node{}, err
-	}
-	master, err := s.cluster.MasterForKey(ctx, channel.Name)
+	master, err := s.transport.Master(ctx, channel.Name)
 	if err != nil {
-		return pubsub.Node{}, fault.Classify(err)
+		return pubsub.Node{}, err
 	}
 	n := pubsub.Node{ID: master.Options().Addr, Sharded: channel.Sharded, Client: master}
 	if !n.Sharded { // a connection of its own: a channel of either kind may have the name
@@ -163,7 +159,7 @@ func (s *Store) able(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}
-	err := s.nodes.anyMaster(ctx, func(master *redis.Client) error {
+	err := s.transport.AnyMaster(ctx, func(master *redis.Client) error {
 		publish, err := publishingOf(ctx, master)
 		if err == nil {
 			s.publish.CompareAndSwap(nil, &publish)

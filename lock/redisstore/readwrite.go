@@ -5,16 +5,17 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var (
-	readAcquire  = &script{text: lua.File("read_acquire.lua"), granting: true}
-	readRelease  = newScript("read_release.lua")
-	readRenew    = newScript("read_renew.lua")
-	writeAcquire = &script{text: lua.File("write_acquire.lua"), granting: true}
-	writeRelease = newScript("write_release.lua")
-	writeRenew   = newScript("write_renew.lua")
+	readAcquire  = &transport.Script{Text: lua.File("read_acquire.lua"), Granting: true}
+	readRelease  = transport.File("read_release.lua")
+	readRenew    = transport.File("read_renew.lua")
+	writeAcquire = &transport.Script{Text: lua.File("write_acquire.lua"), Granting: true}
+	writeRelease = transport.File("write_release.lua")
+	writeRenew   = transport.File("write_renew.lua")
 )
 
 // skipRepeated makes a waiter ask again, except for the second message of a release,
@@ -74,11 +75,11 @@ func (read) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held
 	return freed(reply)
 }
 
-func (read) renewal() *script { return readRenew }
+func (read) renewal() *transport.Script { return readRenew }
 
-func (read) prolong(c *call, at key, lease *renewal.Item) {
-	c.keys = append(c.keys, string(at), string(holdsKey(at, lease.Owner)))
-	c.args = append(c.args, lease.TTL.Milliseconds(), lease.Owner)
+func (read) prolong(c *transport.Call, at key, lease *renewal.Item) {
+	c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
+	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 }
 
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
@@ -112,9 +113,9 @@ func (write) release(ctx context.Context, s *Store, at key, h *driver.Hold) (hel
 	return freed(reply)
 }
 
-func (write) renewal() *script { return writeRenew }
+func (write) renewal() *transport.Script { return writeRenew }
 
-func (write) prolong(c *call, at key, lease *renewal.Item) {
-	c.keys = append(c.keys, string(at))
-	c.args = append(c.args, lease.TTL.Milliseconds(), writerField(lease.Owner))
+func (write) prolong(c *transport.Call, at key, lease *renewal.Item) {
+	c.Keys = append(c.Keys, string(at))
+	c.Args = append(c.Args, lease.TTL.Milliseconds(), writerField(lease.Owner))
 }

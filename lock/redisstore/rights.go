@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // uses returns what a user of this store needs at the key of a lock, and what other kinds of
@@ -19,7 +20,7 @@ func (s *Store) uses(at key) []check.Use {
 			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
 		},
 		Keys: texts(
-			at, tokenKey(at), waitQueueKey(at), yieldKey(at), clientKey(hashTag(at)),
+			at, tokenKey(at), waitQueueKey(at), yieldKey(at), clientKey(transport.HashTag(string(at))),
 			channelKey(at), waitChannel(at), // scripts get channels as keys, too
 		),
 		Channels: texts(channelKey(at), waitChannel(at), waitChannel(at)+":"+noClient),
@@ -70,10 +71,10 @@ func (s *Store) unusedKeys(prefix, node string, several int) (keys []string) {
 		var random [8]byte
 		_, _ = rand.Read(random[:]) // never fails
 		at, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
-		if err != nil || driver.ValidateName(string(at)) != nil || len(keys) > 0 && hashTag(at) == hashTag(key(keys[0])) {
+		if err != nil || driver.ValidateName(string(at)) != nil || len(keys) > 0 && transport.HashTag(string(at)) == transport.HashTag(keys[0]) {
 			return nil
 		}
-		if s.cluster != nil && s.nodes.of(at) != node {
+		if s.cluster != nil && s.transport.NodeOf(string(at)) != node {
 			continue
 		}
 		if keys = append(keys, string(at)); len(keys) == several {

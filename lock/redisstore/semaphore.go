@@ -5,13 +5,14 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var (
-	semaphoreAcquire = &script{text: lua.File("semaphore_acquire.lua"), granting: true}
-	semaphoreRelease = newScript("semaphore_release.lua")
-	semaphoreForget  = newScript("semaphore_forget.lua")
-	permitsCount     = newScript("permits_count.lua")
+	semaphoreAcquire = &transport.Script{Text: lua.File("semaphore_acquire.lua"), Granting: true}
+	semaphoreRelease = transport.File("semaphore_release.lua")
+	semaphoreForget  = transport.File("semaphore_forget.lua")
+	permitsCount     = transport.File("permits_count.lua")
 )
 
 // semaphore keeps [driver.KindSemaphore]: Redisson's RSemaphore. Its permits have no
@@ -66,7 +67,7 @@ func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) 
 	return freed(reply)
 }
 
-func (semaphore) counting(_ *Store, at key, request string) (*script, []key) {
+func (semaphore) counting(_ *Store, at key, request string) (*transport.Script, []key) {
 	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request)}
 }
 

@@ -11,12 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
-// DefaultFenceTTL is the default of [Config.FenceTTL].
-const DefaultFenceTTL = time.Minute
+const (
+	// DefaultFenceTTL is the default of [Config.FenceTTL].
+	DefaultFenceTTL = time.Minute
+	// DefaultReplicaTimeout is how long a grant waits for its replicas.
+	DefaultReplicaTimeout = 100 * time.Millisecond
+)
 
 // Config configures a [Store]. Its zero value is ready to use.
 type Config struct {
@@ -90,9 +94,7 @@ type Store struct {
 	names       mapping
 	owned       bool // Close closes the client too
 	subscriber  *pubsub.Subscriber
-	background  *background
-	nodes       *nodes
-	transport   *transport
+	transport   *transport.Transport
 	seed        maphash.Seed           // of the secrets in messages
 	pageTimeout time.Duration          // see pageTimeout; tests lengthen it
 	publish     atomic.Pointer[string] // the command that publishes releases, once known
@@ -122,8 +124,11 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.ReplicaTimeout == 0 {
 		c.ReplicaTimeout = DefaultReplicaTimeout
 	}
-	if err := c.validateReplicas(); err != nil {
-		return nil, err
+	switch {
+	case c.Replicas < 0:
+		return nil, fmt.Errorf("redisstore: Replicas %d is negative; accepted are 0 for not waiting, and more", c.Replicas)
+	case c.ReplicaTimeout < time.Millisecond:
+		return nil, fmt.Errorf("redisstore: ReplicaTimeout %v is too short; accepted are 1ms and more, 0 for %v", c.ReplicaTimeout, DefaultReplicaTimeout)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -134,22 +139,14 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
 	s.cluster, _ = client.(*redis.ClusterClient)
-	s.background = new(background)
-	s.nodes = &nodes{cluster: s.cluster, background: s.background}
-	s.transport = &transport{
-		client: client, nodes: s.nodes, background: s.background, batchers: make(map[string]*batcher),
-		replicas: c.Replicas, replicaTimeout: c.ReplicaTimeout,
-	}
-	s.subscriber = pubsub.New(s.node, s.nodes.doubt)
+	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
+	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
 	return s, nil
 }
 
 // Ping checks that the server, or a master of the cluster, answers and accepts this client.
 func (s *Store) Ping(ctx context.Context) error {
-	if s.cluster != nil {
-		return s.nodes.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
-	}
-	return fault.Classify(s.client.Ping(ctx).Err())
+	return s.transport.AnyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
 }
 
 // Close ends the store's subscriptions, and the client if [Open] made it. It waits for the
@@ -157,12 +154,14 @@ func (s *Store) Ping(ctx context.Context) error {
 // connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
 	s.subscriber.Close()
-	s.background.close()
+	s.transport.Close()
 	if s.owned {
 		return s.client.Close()
 	}
 	return nil
 }
+
+var announce = transport.File("announce.lua")
 
 // Announce records the identity of c, for people who look at the server.
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {

@@ -79,3 +79,6 @@ package machine
 //
 // What every kind of lock means: doc.go, state.go, and a file for each kind.
 // Tests: lock/redisstore/differential_test.go, lock/memstore/suite_test.go, machine_test.go, property_test.go.
+//
+// What stores in this module share beside it: requests.go, subscribers.go.
+// Tests: lock/memstore/suite_test.go.
