@@ -41,7 +41,7 @@ func (l *Locker) resendWindow() time.Duration {
 
 // count sends a request to the store's [driver.Counter], and repeats it after transient
 // errors.
-func (l *Locker) count(ctx context.Context, kind Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
+func (l *Locker) count(ctx context.Context, kind driver.Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
 	return l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: op, N: n})
 }
 

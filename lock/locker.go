@@ -165,7 +165,7 @@ type Locker struct {
 	ownWheel bool
 	tick     time.Duration // the wheel's
 	watchdog *renewal.Watchdog
-	client   Client
+	client   driver.Client
 	owners   atomic.Int64 // number of the latest owner
 
 	// closed ends with Close; its Done ends every wait of this locker.
@@ -258,7 +258,7 @@ func (l *Locker) ClientID() string { return l.client.ID }
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
 // group returns the group of the store that a lock is in.
-func (l *Locker) group(name string, kind Kind) string { return l.store.Group(name, kind) }
+func (l *Locker) group(name string, kind driver.Kind) string { return l.store.Group(name, kind) }
 
 // newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
 // store can distinguish the two.

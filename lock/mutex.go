@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
@@ -57,7 +58,7 @@ func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, defaultPass
 
 // validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.
-func (o *Options) validate(kind Kind, tick time.Duration) error {
+func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 	switch {
 	case o.Passes < 0 || o.Passes > MaxPasses:
 		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
@@ -92,7 +93,7 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 // more. A permit is not reentrant.
 type Mutex struct {
 	locker       *Locker
-	kind         Kind
+	kind         driver.Kind
 	name         string
 	options      Options
 	writersFirst bool  // see [ReadWrite.WritersFirst]
@@ -101,7 +102,7 @@ type Mutex struct {
 
 // Mutex returns a handle on the lock called name.
 func (l *Locker) Mutex(name string) *Mutex {
-	return &Mutex{locker: l, kind: KindMutex, name: name}
+	return &Mutex{locker: l, kind: driver.KindMutex, name: name}
 }
 
 // With returns a handle on the same lock that uses these options instead.
@@ -192,7 +193,7 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
+	if m.kind == driver.KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
 		return &CountError{Count: m.permits, Min: 1, Max: MaxSeveral}
 	}
 	return m.locker.ready(ctx, m.name)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -71,21 +72,21 @@ func TestObserver(t *testing.T) {
 			return nil
 		}
 		for name, test := range map[string]struct {
-			kind lock.Kind
+			kind driver.Kind
 			use  func() error
 		}{
-			"do":      {lock.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
-			"fair":    {lock.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
-			"read":    {lock.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
-			"write":   {lock.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
-			"permits": {lock.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
-			"multi":   {lock.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
-			"deferred": {lock.KindMutex, func() error {
+			"do":      {driver.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
+			"fair":    {driver.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
+			"read":    {driver.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
+			"write":   {driver.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
+			"permits": {driver.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
+			"multi":   {driver.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
+			"deferred": {driver.KindMutex, func() error {
 				d, err := l.Mutex("deferred").Go(ctx, job)
 				require.NoError(t, err)
 				return d.Wait(ctx)
 			}},
-			"again": {lock.KindMutex, func() error {
+			"again": {driver.KindMutex, func() error {
 				return l.Mutex("again").Do(ctx, func(ctx context.Context) error { return l.Mutex("again").Do(ctx, job) })
 			}},
 		} {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
@@ -69,7 +70,7 @@ func (o observer) ended(ctx context.Context, e observe.Ended) {
 }
 
 // start starts a span at an instant in the past.
-func (o observer) start(ctx context.Context, span string, kind lock.Kind, name string, outcome observe.Outcome, at time.Time) (context.Context, trace.Span) {
+func (o observer) start(ctx context.Context, span string, kind driver.Kind, name string, outcome observe.Outcome, at time.Time) (context.Context, trace.Span) {
 	attributes := []attribute.KeyValue{
 		spanLockerKey.String(o.locker), spanKindKey.String(word(kind.String())), spanOutcomeKey.String(string(outcome)),
 	}
@@ -80,7 +81,7 @@ func (o observer) start(ctx context.Context, span string, kind lock.Kind, name s
 }
 
 // attributes returns the attributes of a wait or a hold in metrics.
-func (o observer) attributes(kind lock.Kind, name string, outcome observe.Outcome) metric.MeasurementOption {
+func (o observer) attributes(kind driver.Kind, name string, outcome observe.Outcome) metric.MeasurementOption {
 	attributes := []attribute.KeyValue{
 		lockerKey.String(o.locker), kindKey.String(word(kind.String())), outcomeKey.String(string(outcome)),
 	}

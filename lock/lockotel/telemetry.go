@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -29,7 +30,7 @@ type Config struct {
 	// example the part of its name before a colon. Locks whose label is empty have none. Only
 	// the first MaxLockLabels different labels are used; later ones become "other". Default:
 	// no such attribute.
-	LockLabel func(kind lock.Kind, name string) string
+	LockLabel func(kind driver.Kind, name string) string
 	// MaxLockLabels bounds the number of different labels. Default: 100.
 	MaxLockLabels int
 	// HideNames leaves the names of locks out of spans.

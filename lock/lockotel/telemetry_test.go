@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/observe"
@@ -59,7 +60,7 @@ func TestLockLabel(t *testing.T) {
 	assert.Len(t, h.spans.GetSpans(), 4)
 	assert.NotContains(t, fmt.Sprintf("%+v", h.spans.GetSpans()), "secret")
 
-	h = newHarness(t, Config{MaxLockLabels: 2, LockLabel: func(_ lock.Kind, name string) string {
+	h = newHarness(t, Config{MaxLockLabels: 2, LockLabel: func(_ driver.Kind, name string) string {
 		label, _, _ := strings.Cut(name, ":")
 		return label
 	}})
@@ -114,7 +115,7 @@ func TestProviders(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	h := newHarness(t, Config{LockLabel: func(_ lock.Kind, name string) string { return name }, MaxLockLabels: 3})
+	h := newHarness(t, Config{LockLabel: func(_ driver.Kind, name string) string { return name }, MaxLockLabels: 3})
 	exportertest.ConcurrentUse(t, h, func() { h.export(t) })
 	named := make(map[string]int)
 	for _, span := range h.spans.GetSpans() {

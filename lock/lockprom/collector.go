@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -23,7 +24,7 @@ type Config struct {
 	// LockLabel returns the label "lock" of a lock's waits and holds, for example the part
 	// of its name before a colon. Locks whose label is empty have none. Only the first
 	// MaxLockLabels different labels are used; later ones become "other". Default: no label.
-	LockLabel func(kind lock.Kind, name string) string
+	LockLabel func(kind driver.Kind, name string) string
 	// MaxLockLabels bounds the number of different labels. Default: 100.
 	MaxLockLabels int
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -70,7 +70,7 @@ func TestLockLabel(t *testing.T) {
 	}
 	assert.Empty(t, report(New(Config{}), "orders:1", "orders:2"))
 
-	prefix := func(_ lock.Kind, name string) string {
+	prefix := func(_ driver.Kind, name string) string {
 		label, _, _ := strings.Cut(name, ":")
 		return label
 	}
@@ -82,7 +82,7 @@ func TestLockLabel(t *testing.T) {
 		assert.InDelta(t, 2, values[count+`{kind="mutex",lock="`+label+`",locker="x",outcome="granted"}`], 0)
 	}
 
-	c = New(Config{LockLabel: func(kind lock.Kind, name string) string { return kind.String() + name }})
+	c = New(Config{LockLabel: func(kind driver.Kind, name string) string { return kind.String() + name }})
 	var names []string
 	for i := range 2 * exporter.DefaultMaxLabels {
 		names = append(names, strconv.Itoa(i))
@@ -109,7 +109,7 @@ func TestHistograms(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	c := New(Config{LockLabel: func(_ lock.Kind, name string) string { return name }, MaxLockLabels: 3})
+	c := New(Config{LockLabel: func(_ driver.Kind, name string) string { return name }, MaxLockLabels: 3})
 	exportertest.ConcurrentUse(t, c, func() { series(scrape(t, c)) })
 	assert.Empty(t, labelValues(t, c, "leasewheel_lock_waiters", "locker"))
 }

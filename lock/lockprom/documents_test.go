@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -28,7 +28,7 @@ func everything(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	c := New(Config{})
 	for _, outcome := range []observe.Outcome{observe.Granted, observe.HandedOff, observe.Refused, observe.Failed} {
-		for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
 			c.Observer("x").Acquired(t.Context(), observe.Acquired{Kind: kind, Outcome: outcome})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/lockprom"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/observe"
@@ -50,7 +51,7 @@ func newService(store lock.Store, registry *prometheus.Registry) (*service, erro
 
 // resource is the label of a lock: what its name has before the colon. It has few values,
 // where names have many.
-func resource(_ lock.Kind, name string) string {
+func resource(_ driver.Kind, name string) string {
 	label, _, _ := strings.Cut(name, ":")
 	return label
 }

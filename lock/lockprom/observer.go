@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 )
@@ -30,7 +30,7 @@ func (o observer) ended(_ context.Context, e observe.Ended) {
 	o.observe(e.Kind, e.Name, e.Outcome, e.Held)
 }
 
-func (o observer) observe(kind lock.Kind, name string, outcome observe.Outcome, d time.Duration) {
+func (o observer) observe(kind driver.Kind, name string, outcome observe.Outcome, d time.Duration) {
 	values := []string{o.locker, word(kind.String()), string(outcome)}
 	if o.label != nil {
 		values = append(values, o.label.Of(kind, name))

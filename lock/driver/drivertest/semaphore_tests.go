@@ -72,7 +72,7 @@ var permitTests = []test{
 
 // permits returns the request of an owner for permits of a semaphore.
 func (b *bench) permits(name, owner string, n int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
+	return &driver.Hold{Kind: driver.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
 }
 
 // back returns the release of another request.
@@ -267,7 +267,7 @@ func takesAllOrNothing(b *bench) {
 	if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrForeign) {
 		b.Fatalf("acquiring 4 permits of 3: %v", err)
 	}
-	if refused.Name != b.name("a") || refused.Kind != lock.KindSemaphore || refused.Cause != nil || refused.TTL != 0 {
+	if refused.Name != b.name("a") || refused.Kind != driver.KindSemaphore || refused.Cause != nil || refused.TTL != 0 {
 		b.Errorf("acquiring 4 permits of 3: %#v", refused)
 	}
 	available(b, s, 3)
@@ -694,7 +694,7 @@ func semaphoreCloses(b *bench) {
 
 // permit returns the request of an owner, which is a number here, for a permit.
 func (b *bench) permit(name string, owner int) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
 }
 
 func grantsAPermitOnce(b *bench) {
@@ -846,7 +846,7 @@ func setsExpiringPermitsOnce(b *bench) {
 	available(b, mine, 0)
 	_, err := mine.One().TryLock(b.Context())
 	var refused *lock.NotAcquiredError
-	if !errors.As(err, &refused) || refused.Kind != lock.KindPermit {
+	if !errors.As(err, &refused) || refused.Kind != driver.KindPermit {
 		b.Errorf("acquiring a permit of none: %v", err)
 	}
 	var wrong *lock.CountError
@@ -1150,7 +1150,7 @@ func reportsALostPermit(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(l, "a", 1)
 	lease := b.one(p.One())
-	b.release(b.store(), &driver.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
+	b.release(b.store(), &driver.Hold{Kind: driver.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
 	if loss := b.lost(lease, ttl+soon); loss.Cause != renewal.Deleted {
 		b.Errorf("a permit that was taken away is lost because of %v", loss.Cause)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // identityTimeout bounds the requests for the identities of the servers of a quorum.
@@ -467,7 +468,7 @@ func (r *command) ask(ctx context.Context, handle lockHandle, begin time.Time) (
 // foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
 func (r *command) foreign(ctx context.Context, err error) error {
-	if r.kinds.kind() == lock.KindPermit {
+	if r.kinds.kind() == driver.KindPermit {
 		return err
 	}
 	return r.servers.Foreign(ctx, r.name, err)
