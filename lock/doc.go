@@ -5,7 +5,8 @@
 //
 // A [Locker] joins a store to a watchdog: package redisstore on Redis, or quorum on several
 // independent servers. (Package [driver] is for authors of stores; it has the kinds of
-// locks, and what inspection returns.) Its methods return handles by name, which are cheap values. A granted lock is a [Lease]:
+// locks, their limits, and what inspection returns.) Its methods return handles by name,
+// which are cheap values. A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/lock/retry"
@@ -387,7 +388,7 @@ func ExampleLease_Token() {
 
 func ExampleEscapeName() {
 	fmt.Println(lock.EscapeName("report {draft}"))
-	fmt.Println(lock.ValidateName("report {draft"))
+	fmt.Println(driver.ValidateName("report {draft"))
 	// Output:
 	// report %7Bdraft%7D
 	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName

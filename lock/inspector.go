@@ -52,7 +52,7 @@ func (l *Locker) ForceRelease(ctx context.Context, name string) (driver.Info, er
 func (l *Locker) withInspector(ctx context.Context, name string,
 	ask func(driver.Inspector, context.Context, string) (driver.Info, error), again func(error) bool,
 ) (driver.Info, error) {
-	if err := ValidateName(name); err != nil {
+	if err := driver.ValidateName(name); err != nil {
 		return driver.Info{}, err
 	}
 	store, err := l.inspector()

@@ -145,6 +145,6 @@ func TestVictimOfAForcedRelease(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, victim.ClientID(), info.Holders[0].Client.ID)
 		require.ErrorIs(t, <-ended, lock.ErrLost)
-		assert.LessOrEqual(t, time.Since(begin), lock.DefaultTTL/3+time.Second)
+		assert.LessOrEqual(t, time.Since(begin), driver.DefaultTTL/3+time.Second)
 	})
 }

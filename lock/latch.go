@@ -22,7 +22,7 @@ func (l *Locker) Latch(name string) *Latch { return &Latch{locker: l, name: name
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.name }
 
-// TrySetCount closes an open latch until it was counted down n times, 1 to [MaxCount].
+// TrySetCount closes an open latch until it was counted down n times, 1 to [driver.MaxCount].
 // It reports whether it did so.
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if err := validateCount(n, 1); err != nil {

@@ -37,7 +37,7 @@ func (l *Locker) Permits(name string) *Permits { return &Permits{locker: l, name
 // One returns a handle on one permit: its Lock takes a permit, and Unlock returns it.
 func (p *Permits) One() *Mutex { return p.Several(1) }
 
-// Several returns a handle on n permits, 1 to [MaxSeveral], which are taken, renewed and
+// Several returns a handle on n permits, 1 to [driver.MaxSeveral], which are taken, renewed and
 // returned together. [Lease.Owner] ends with "*n" if n is above 1.
 func (p *Permits) Several(n int64) *Mutex {
 	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, permits: n}
@@ -61,7 +61,7 @@ func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Durati
 	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, ttl)
 }
 
-// SetPermits sets the number of permits, 0 to [MaxCount], including those in use.
+// SetPermits sets the number of permits, 0 to [driver.MaxCount], including those in use.
 func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err

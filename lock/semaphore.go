@@ -27,7 +27,7 @@ func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.name }
 
-// TrySetPermits sets the number of permits, 0 to [MaxCount], of a semaphore that is not
+// TrySetPermits sets the number of permits, 0 to [driver.MaxCount], of a semaphore that is not
 // in use yet. It reports whether it did so.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
 	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, 0)
@@ -43,7 +43,7 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Dura
 	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, ttl)
 }
 
-// AddPermits changes the number of permits by n, at most [MaxCount] up or down. The
+// AddPermits changes the number of permits by n, at most [driver.MaxCount] up or down. The
 // count becomes negative if permits in use are removed. After an error that matches
 // [ErrUnavailable] but not [ErrNotDone], the permits may have been added.
 func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
@@ -68,7 +68,7 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
-// Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as
+// Acquire takes n permits, 1 to [driver.MaxCount], all at once, and waits for them as
 // [Mutex.Lock] waits for a lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, forever)
@@ -104,7 +104,7 @@ func (s *Semaphore) hold(n int64) *driver.Hold {
 // unknown here. No permit is lost in an outage that is not longer.
 const requestMemory = time.Hour
 
-// Release returns n permits, 1 to [MaxCount], and wakes waiters. It does not check that
+// Release returns n permits, 1 to [driver.MaxCount], and wakes waiters. It does not check that
 // they were taken. It returns within [Config.RequestTimeout], and sooner if ctx ends,
 // unless ctx has ended already; a request in flight is awaited.
 //
@@ -116,7 +116,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {
 		return err
 	}
-	if err := ValidateName(s.name); err != nil {
+	if err := driver.ValidateName(s.name); err != nil {
 		return err
 	}
 	h := s.hold(n)
@@ -147,7 +147,7 @@ func (l *Locker) setPermits(ctx context.Context, kind driver.Kind, name string, 
 
 // addPermits changes the number of permits.
 func (l *Locker) addPermits(ctx context.Context, kind driver.Kind, name string, n int64) error {
-	if err := validateCount(n, -MaxCount); err != nil {
+	if err := validateCount(n, -driver.MaxCount); err != nil {
 		return err
 	}
 	counted, err := l.count(ctx, kind, name, driver.CountAdd, n)

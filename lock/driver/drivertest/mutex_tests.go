@@ -657,7 +657,7 @@ func endsAHoldAtItsLimit(b *bench) {
 // poll.
 func keepsALockForItsMinHold(b *bench) {
 	const minHold, poll = 2 * ttl, ttl / 4
-	leaseTTL := lock.DefaultTTL // a busy machine must not lose the lease
+	leaseTTL := driver.DefaultTTL // a busy machine must not lose the lease
 	if b.suite.Bubble {
 		leaseTTL = ttl / 2 // MinHold outlasts it
 	}

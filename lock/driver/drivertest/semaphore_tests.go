@@ -310,32 +310,32 @@ func drainsAndReduces(b *bench) {
 }
 
 func staysInRange(b *bench) {
-	s := b.semaphore(b.locker(lock.Config{}), "a", lock.MaxCount)
+	s := b.semaphore(b.locker(lock.Config{}), "a", driver.MaxCount)
 	if err := s.Release(b.Context(), 1); !errors.Is(err, lock.ErrOverflow) {
 		b.Errorf("one too many was given back: %v", err)
 	}
-	for _, n := range []int64{1, lock.MaxCount} {
+	for _, n := range []int64{1, driver.MaxCount} {
 		if err := s.AddPermits(b.Context(), n); !errors.Is(err, lock.ErrOverflow) {
 			b.Errorf("%d too many were added: %v", n, err)
 		}
 	}
-	available(b, s, lock.MaxCount)
-	b.acquires(s, lock.MaxCount)
+	available(b, s, driver.MaxCount)
+	b.acquires(s, driver.MaxCount)
 	time.Sleep(100 * time.Millisecond) // a refused request is not tried again
 	available(b, s, 0)
-	if err := s.AddPermits(b.Context(), -lock.MaxCount); err != nil {
+	if err := s.AddPermits(b.Context(), -driver.MaxCount); err != nil {
 		b.Error(err)
 	}
 	if err := s.AddPermits(b.Context(), -1); !errors.Is(err, lock.ErrOverflow) {
 		b.Errorf("one too many was taken away: %v", err)
 	}
-	available(b, s, -lock.MaxCount)
+	available(b, s, -driver.MaxCount)
 }
 
 func refusesWrongCounts(b *bench) {
 	l := b.locker(lock.Config{})
 	s := b.semaphore(l, "a", 3)
-	for _, n := range []int64{0, -1, lock.MaxCount + 1, -1 << 63} {
+	for _, n := range []int64{0, -1, driver.MaxCount + 1, -1 << 63} {
 		for name, err := range map[string]error{
 			"Acquire":       s.Acquire(b.Context(), n),
 			"TryAcquire":    s.TryAcquire(b.Context(), n),
@@ -343,18 +343,18 @@ func refusesWrongCounts(b *bench) {
 			"Release":       s.Release(b.Context(), n),
 		} {
 			var wrong *lock.CountError
-			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != lock.MaxCount {
+			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
 		}
 	}
-	for _, n := range []int64{-1, lock.MaxCount + 1} {
+	for _, n := range []int64{-1, driver.MaxCount + 1} {
 		var wrong *lock.CountError
 		if _, err := l.Semaphore(b.name("b")).TrySetPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("setting %d permits: %v", n, err)
 		}
 	}
-	for _, n := range []int64{-lock.MaxCount - 1, lock.MaxCount + 1} {
+	for _, n := range []int64{-driver.MaxCount - 1, driver.MaxCount + 1} {
 		var wrong *lock.CountError
 		if err := s.AddPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("adding %d permits: %v", n, err)
@@ -1025,7 +1025,7 @@ func keepsSeveralAlive(b *bench) {
 
 func refusesWrongNumbersOfPermits(b *bench) {
 	p := b.expiring(b.locker(lock.Config{}), "a", 3)
-	for _, n := range []int64{0, -1, lock.MaxSeveral + 1, -1 << 63} {
+	for _, n := range []int64{0, -1, driver.MaxSeveral + 1, -1 << 63} {
 		several := p.Several(n)
 		_, acquire := several.Lock(b.Context())
 		_, try := several.TryLock(b.Context())
@@ -1033,12 +1033,12 @@ func refusesWrongNumbersOfPermits(b *bench) {
 		do := several.Do(b.Context(), func(context.Context) error { return nil })
 		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "LockWithin": within, "Do": do} {
 			var wrong *lock.CountError
-			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != lock.MaxSeveral {
+			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != driver.MaxSeveral {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
 		}
 	}
-	for _, n := range []int64{-1, lock.MaxCount + 1} {
+	for _, n := range []int64{-1, driver.MaxCount + 1} {
 		_, try := p.TrySetPermits(b.Context(), n)
 		_, trying := p.TrySetPermitsFor(b.Context(), n, hour)
 		for name, err := range map[string]error{"SetPermits": p.SetPermits(b.Context(), n), "TrySetPermits": try, "TrySetPermitsFor": trying} {
@@ -1048,7 +1048,7 @@ func refusesWrongNumbersOfPermits(b *bench) {
 			}
 		}
 	}
-	for _, life := range []time.Duration{0, -1, lock.MaxTTL + 1} {
+	for _, life := range []time.Duration{0, -1, driver.MaxTTL + 1} {
 		if _, err := p.TrySetPermitsFor(b.Context(), 1, life); err == nil {
 			b.Errorf("permits were set for %v", life)
 		}

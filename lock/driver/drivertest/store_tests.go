@@ -392,11 +392,11 @@ func keepsNamesApart(b *bench) {
 	names := []string{
 		"a", "A", "a b", "a:b", "a/b", `a\b`, "a*", "a?", "[a]", "'a'", `"a"`, "a%7Bb",
 		"{a}:b", "a:timeout", "{a}:c", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
-		strings.Repeat("x", lock.MaxName-len(b.Prefix)),
+		strings.Repeat("x", driver.MaxName-len(b.Prefix)),
 		lock.EscapeName("lone { brace"), lock.EscapeName("}"), lock.EscapeName("new\nline"), lock.EscapeName("\xff\xfe"),
 	}
 	for i, name := range names {
-		if err := lock.ValidateName(b.name(name)); err != nil {
+		if err := driver.ValidateName(b.name(name)); err != nil {
 			b.Fatal(err)
 		}
 		b.granted(s, b.hold(name, fmt.Sprintf("me:%d", i)))

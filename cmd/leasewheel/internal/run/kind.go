@@ -49,8 +49,8 @@ func (k *kindFlags) validate(permitsSet bool) error {
 	switch {
 	case given > 1:
 		return errors.New("--read, --write, --fair and --permits exclude each other")
-	case permitsSet && (k.permits < 1 || k.permits > lock.MaxCount):
-		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, lock.MaxCount)
+	case permitsSet && (k.permits < 1 || k.permits > driver.MaxCount):
+		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, driver.MaxCount)
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ type command struct {
 
 // NewCommand makes leasewheel run.
 func NewCommand() *cobra.Command {
-	r := &command{ttl: duration.Flag(lock.DefaultTTL)}
+	r := &command{ttl: duration.Flag(driver.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
@@ -223,8 +223,8 @@ func (r *command) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
 	if r.holdAtLeast > 0 && (r.kinds.read || r.kinds.write) {
 		return lossPolicy{}, errors.New("--hold-at-least is not for --read and --write: the holders of a read-write lock share one time to live")
 	}
-	if least := time.Duration(r.holdAtLeast); least > lock.MaxTTL {
-		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, lock.MaxTTL)
+	if least := time.Duration(r.holdAtLeast); least > driver.MaxTTL {
+		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, driver.MaxTTL)
 	}
 	return r.parsePolicy(flags.Changed("grace"))
 }
