@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -283,7 +284,7 @@ func TestDurationsOfAnyLength(t *testing.T) {
 	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
 		synctest.Test(t, func(t *testing.T) {
 			server := locktest.StartMemory(t)
-			l := server.Locker(t, lock.Config{TTL: lock.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
+			l := server.Locker(t, lock.Config{TTL: driver.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
 			m := l.Mutex("a").With(lock.Options{
 				Heartbeat: long, MaxHold: long, Passes: 1, PassFor: long,
 				Retry: func(int) (time.Duration, bool) { return long, true },

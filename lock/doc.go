@@ -4,8 +4,9 @@
 // # Quick start
 //
 // A [Locker] joins a store to a watchdog: package redisstore on Redis, or quorum on several
-// independent servers. (Package [driver] is for authors of stores.) Its methods return
-// handles by name, which are cheap values. A granted lock is a [Lease]:
+// independent servers. (Package [driver] is for authors of stores; it has the kinds of
+// locks, their limits, and what inspection returns.) Its methods return handles by name,
+// which are cheap values. A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)
@@ -125,7 +126,7 @@ package lock
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //
-// Metrics and reports: observer.go, stats.go, renewal/observer.go, wheel/stats.go,
+// Metrics and reports: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go, wheel/stats.go,
 // wheel/lags.go.
 // Tests: observer_test.go, renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"expvar"
 	"fmt"
 	"log"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/lock/retry"
@@ -388,7 +388,7 @@ func ExampleLease_Token() {
 
 func ExampleEscapeName() {
 	fmt.Println(lock.EscapeName("report {draft}"))
-	fmt.Println(lock.ValidateName("report {draft"))
+	fmt.Println(driver.ValidateName("report {draft"))
 	// Output:
 	// report %7Bdraft%7D
 	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName
@@ -458,42 +458,4 @@ func ExampleOptions_MinHold() {
 		}
 	}
 	// Output: the report is sent
-}
-
-// Counters by kind and result have few labels; a name in a label would make one series for
-// each lock.
-func ExampleObserver() {
-	var acquired, lost expvar.Map
-	observer := &lock.Observer{
-		Acquired: func(_ context.Context, a lock.Acquired) {
-			acquired.Add(a.Kind.String()+" "+a.Outcome(), 1)
-		},
-		Ended: func(_ context.Context, e lock.Ended) {
-			var loss *lock.LostError
-			if errors.As(e.Err, &loss) {
-				lost.Add(loss.Cause.String(), 1)
-			}
-		},
-	}
-
-	var t locktest.Scope
-	defer t.End()
-	server := locktest.StartMemory(&t)
-	locker := server.Locker(&t, lock.Config{RequestTimeout: time.Minute, Observer: observer})
-	ctx := context.Background()
-	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
-		return server.Locker(&t, unhurried).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
-	})
-	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
-	lease, err := locker.Mutex("orders:42").Lock(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server.Delete("orders:42")
-	_ = lease.Unlock(ctx)
-	fmt.Println(acquired.String(), lost.String())
-	// Output:
-	// true
-	// {"mutex granted": 2} {"deleted": 1}
 }

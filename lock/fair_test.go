@@ -423,7 +423,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				late.Go(func() {
 					time.Sleep(500 * time.Millisecond)
 					_, err := raw.Acquire(t.Context(), &driver.Hold{
-						Kind: lock.KindFair, Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Minute},
+						Kind: driver.KindFair, Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Minute},
 					})
 					assert.NoError(t, err)
 				})

@@ -297,7 +297,7 @@ func TestPassingOnAfterEarlierRequests(t *testing.T) {
 				case 2: // the second waiter's, which joins the queue after that
 					late.Go(func() {
 						time.Sleep(1900 * time.Millisecond) // as late as the store applies it
-						h := &driver.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
+						h := &driver.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: driver.DefaultTTL}
 						answer, err := raw.Acquire(t.Context(), h)
 						assert.NoError(t, err)
 						assert.Equal(t, driver.Granted, answer.Verdict)
@@ -376,7 +376,7 @@ func TestPassesRefuses(t *testing.T) {
 	l := locktest.New(t, lock.Config{})
 	for says, o := range map[string]lock.Options{
 		"Passes -1":      {Passes: -1},
-		"Passes 1000001": {Passes: lock.MaxPasses + 1},
+		"Passes 1000001": {Passes: driver.MaxPasses + 1},
 		"PassFor":        {Passes: 1, PassFor: -1},
 		"Fixed":          {Passes: 1, Fixed: true},
 	} {
@@ -397,7 +397,7 @@ func TestReservedTokensKeepToTheClock(t *testing.T) {
 		store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, store.Close()) })
-		m := passing(locker(t, store, lock.Config{}), lock.Options{Passes: lock.MaxPasses})
+		m := passing(locker(t, store, lock.Config{}), lock.Options{Passes: driver.MaxPasses})
 		var token int64
 		take := func() {
 			t.Helper()

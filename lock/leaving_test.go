@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // A function whose wait ends while Go runs is done, although no slot is free.
@@ -128,8 +129,8 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 func TestHandOffThatComesTooLateIsReportedAsAFailure(t *testing.T) {
 	server := locktest.StartMemory(t)
 	var wrong atomic.Int64
-	l := server.Locker(t, lock.Config{Observer: &lock.Observer{Acquired: func(_ context.Context, a lock.Acquired) {
-		if a.Err != nil && a.HandedOff {
+	l := server.Locker(t, lock.Config{Observer: &observe.Observer{Acquired: func(_ context.Context, a observe.Acquired) {
+		if a.Err != nil && a.Outcome == observe.HandedOff {
 			wrong.Add(1)
 		}
 	}}})

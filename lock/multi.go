@@ -61,7 +61,7 @@ func (m *Multi) validate() error {
 		for _, next := range m.given[i+1:] {
 			switch {
 			case !member.blocks(next):
-			case member.kind == KindPermit && next.kind == KindPermit:
+			case member.kind == driver.KindPermit && next.kind == driver.KindPermit:
 				return fmt.Errorf("lock: All has permits of %q twice: take them together, with Permits.Several", member.name)
 			default:
 				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second would wait for the first", member.kind, next.kind, member.name)

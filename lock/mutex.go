@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// use Passes and the same TTL. The server may reserve fewer tokens: at most one per
 	// microsecond since the previous grant, and on Redis 10,000. It works with
 	// [Locker.Mutex] and renewed leases, not on quorums and plain locks. At most
-	// [MaxPasses]. Default: 0.
+	// [driver.MaxPasses]. Default: 0.
 	Passes int
 	// PassFor is how long after the store's grant the lock is handed off at most.
 	// Default: 1 s.
@@ -57,10 +58,10 @@ func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, defaultPass
 
 // validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.
-func (o *Options) validate(kind Kind, tick time.Duration) error {
+func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 	switch {
-	case o.Passes < 0 || o.Passes > MaxPasses:
-		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
+	case o.Passes < 0 || o.Passes > driver.MaxPasses:
+		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, driver.MaxPasses)
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
 	case o.Passes > 0 && !kinds[kind].passes:
@@ -69,8 +70,8 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
-	case o.MinHold < 0 || o.MinHold > MaxTTL:
-		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, MaxTTL)
+	case o.MinHold < 0 || o.MinHold > driver.MaxTTL:
+		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, driver.MaxTTL)
 	case o.MinHold > 0 && !kinds[kind].minHold:
 		return errors.New("lock: MinHold is for mutexes, fair locks and permits: the holders of a read-write lock share one TTL")
 	case o.MaxHold > 0 && o.MinHold > o.MaxHold:
@@ -92,7 +93,7 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 // more. A permit is not reentrant.
 type Mutex struct {
 	locker       *Locker
-	kind         Kind
+	kind         driver.Kind
 	name         string
 	options      Options
 	writersFirst bool  // see [ReadWrite.WritersFirst]
@@ -101,7 +102,7 @@ type Mutex struct {
 
 // Mutex returns a handle on the lock called name.
 func (l *Locker) Mutex(name string) *Mutex {
-	return &Mutex{locker: l, kind: KindMutex, name: name}
+	return &Mutex{locker: l, kind: driver.KindMutex, name: name}
 }
 
 // With returns a handle on the same lock that uses these options instead.
@@ -192,8 +193,8 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
-		return &CountError{Count: m.permits, Min: 1, Max: MaxSeveral}
+	if m.kind == driver.KindPermit && (m.permits < 1 || m.permits > driver.MaxSeveral) {
+		return &CountError{Count: m.permits, Min: 1, Max: driver.MaxSeveral}
 	}
 	return m.locker.ready(ctx, m.name)
 }

@@ -38,7 +38,7 @@ import (
 // queueKey identifies a queue. Waiters for different kinds of lock on one name are woken
 // by different events, so they have different queues.
 type queueKey struct {
-	kind Kind
+	kind driver.Kind
 	name string
 	// owner is set if the waiter has a queue of its own. It has one if the store queues the
 	// waiters of the lock, since each then has its own place and its own wake there. A read

@@ -52,7 +52,7 @@ func (l *Locker) ready(ctx context.Context, name string) error {
 }
 
 // newHold returns a hold with a unique owner.
-func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *driver.Hold {
+func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
 	return &driver.Hold{
 		Kind:  kind,
 		Name:  name,

@@ -169,11 +169,11 @@ func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 }
 
 func TestNotAcquiredErrorNamesPermits(t *testing.T) {
-	for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit} {
+	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit} {
 		text := (&lock.NotAcquiredError{Name: "downloads", Kind: kind}).Error()
 		assert.True(t, strings.HasSuffix(text, "too few permits are available"), text)
 	}
-	text := (&lock.NotAcquiredError{Name: "downloads", Kind: lock.KindPermit, Foreign: true}).Error()
+	text := (&lock.NotAcquiredError{Name: "downloads", Kind: driver.KindPermit, Foreign: true}).Error()
 	assert.Contains(t, text, "another family")
 }
 

@@ -1,8 +1,8 @@
 // Package driver defines the interfaces that a store of locks implements. It is to package
 // lock what database/sql/driver is to database/sql. Code that uses locks needs package
-// lock and a store, such as package redisstore. It names types of this package only to
-// keep stores in variables, as a []Store for package quorum. A store imports this package and
-// not package lock.
+// lock and a store, such as package redisstore. It names this package to keep stores in
+// variables, as a []Store for package quorum, for the kinds of locks in reports, and for what an
+// inspection returns. A store imports this package and not package lock.
 //
 // Mandatory is [Store], with [KindMutex] and the fields Kind, Name, Owner, Count and TTL of a
 // [Hold]. Every other [Kind] is optional: [Store.Supports] refuses it. So are the extras of a

@@ -471,7 +471,7 @@ func calls() map[string]boundedCall {
 		"lock.Semaphore.TryAcquire":        {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.TryAcquire(ctx, 1) })},
 		"lock.Semaphore.AcquireWithin":     {byWait, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.AcquireWithin(ctx, 1, wait) })},
 		"lock.Semaphore.Release":           {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, 1) })},
-		"lock.Semaphore.Release (refused)": {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, lock.MaxCount) })},
+		"lock.Semaphore.Release (refused)": {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, driver.MaxCount) })},
 
 		"lock.Latch.TrySetCount": {byRequest, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.TrySetCount(ctx, 2) })},
 		"lock.Latch.CountDown":   {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _ = l.CountDown(ctx) })},

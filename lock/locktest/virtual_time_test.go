@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -89,7 +90,7 @@ func TestVirtualLoss(t *testing.T) {
 		if !errors.Is(err, lock.ErrLost) {
 			t.Errorf("the context ended with %v", err)
 		}
-		if d := time.Since(since); d >= lock.DefaultTTL {
+		if d := time.Since(since); d >= driver.DefaultTTL {
 			t.Errorf("the loss was reported after %v, when another process may hold the lock", d)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // kindFlags choose the kind of lock that run takes.
@@ -48,25 +49,25 @@ func (k *kindFlags) validate(permitsSet bool) error {
 	switch {
 	case given > 1:
 		return errors.New("--read, --write, --fair and --permits exclude each other")
-	case permitsSet && (k.permits < 1 || k.permits > lock.MaxCount):
-		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, lock.MaxCount)
+	case permitsSet && (k.permits < 1 || k.permits > driver.MaxCount):
+		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, driver.MaxCount)
 	}
 	return nil
 }
 
 // kind is the kind of lock that the flags name.
-func (k *kindFlags) kind() lock.Kind {
+func (k *kindFlags) kind() driver.Kind {
 	switch {
 	case k.read:
-		return lock.KindRead
+		return driver.KindRead
 	case k.write:
-		return lock.KindWrite
+		return driver.KindWrite
 	case k.fair:
-		return lock.KindFair
+		return driver.KindFair
 	case k.permits > 0:
-		return lock.KindPermit
+		return driver.KindPermit
 	}
-	return lock.KindMutex
+	return driver.KindMutex
 }
 
 // lockHandle acquires one lock.
@@ -79,13 +80,13 @@ type lockHandle interface {
 // handle returns a handle on the lock called name, of the kind that the flags name.
 func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHandle {
 	switch k.kind() {
-	case lock.KindRead:
+	case driver.KindRead:
 		return l.ReadWrite(name).Read().With(o)
-	case lock.KindWrite:
+	case driver.KindWrite:
 		return l.ReadWrite(name).Write().With(o)
-	case lock.KindFair:
+	case driver.KindFair:
 		return l.Fair(name).With(o)
-	case lock.KindPermit:
+	case driver.KindPermit:
 		return &permitHandle{l.Permits(name), o, name, k.permits}
 	}
 	return l.Mutex(name).With(o)

@@ -27,6 +27,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // identityTimeout bounds the requests for the identities of the servers of a quorum.
@@ -131,7 +132,7 @@ type command struct {
 
 // NewCommand makes leasewheel run.
 func NewCommand() *cobra.Command {
-	r := &command{ttl: duration.Flag(lock.DefaultTTL)}
+	r := &command{ttl: duration.Flag(driver.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
@@ -222,8 +223,8 @@ func (r *command) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
 	if r.holdAtLeast > 0 && (r.kinds.read || r.kinds.write) {
 		return lossPolicy{}, errors.New("--hold-at-least is not for --read and --write: the holders of a read-write lock share one time to live")
 	}
-	if least := time.Duration(r.holdAtLeast); least > lock.MaxTTL {
-		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, lock.MaxTTL)
+	if least := time.Duration(r.holdAtLeast); least > driver.MaxTTL {
+		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, driver.MaxTTL)
 	}
 	return r.parsePolicy(flags.Changed("grace"))
 }
@@ -467,7 +468,7 @@ func (r *command) ask(ctx context.Context, handle lockHandle, begin time.Time) (
 // foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
 func (r *command) foreign(ctx context.Context, err error) error {
-	if r.kinds.kind() == lock.KindPermit {
+	if r.kinds.kind() == driver.KindPermit {
 		return err
 	}
 	return r.servers.Foreign(ctx, r.name, err)
