@@ -33,8 +33,8 @@
 //
 // TryLock, every method whose name begins with Try, and Unlock return within
 // [Config.RequestTimeout]; the release of Unlock is then repeated in the background.
-// LockWithin survives an outage shorter than its wait, Lock any, as long as its context
-// lives. If the outcome of an abandoned request is unknown, the hold is released in the
+// Lock survives any outage, as long as its context lives, and with [Mutex.MaxWait] one
+// shorter than that. If the outcome of an abandoned request is unknown, the hold is released in the
 // background until the store confirms it.
 //
 // # Waiting

@@ -76,7 +76,7 @@ func ExampleMutex_TryLock() {
 	// Output: somebody else makes the report
 }
 
-func ExampleMutex_LockWithin() {
+func ExampleMutex_MaxWait() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func ExampleMutex_LockWithin() {
 	}
 	defer lease.Unlock(ctx)
 
-	_, err = locker.Mutex("report").LockWithin(ctx, 50*time.Millisecond)
+	_, err = locker.Mutex("report").MaxWait(50 * time.Millisecond).Lock(ctx)
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 	// Output: true
 }
@@ -109,15 +109,15 @@ func ExampleMutex_Do() {
 }
 
 // A job that another process is running already is left out.
-func ExampleMutex_TryDo() {
+func ExampleMutex_MaxWait_zero() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
 	report := locker.Mutex("report")
 
-	err := report.TryDo(ctx, func(context.Context) error {
+	err := report.MaxWait(0).Do(ctx, func(context.Context) error {
 		fmt.Println("running")
-		return report.TryDo(ctx, func(context.Context) error { // as another process would
+		return report.MaxWait(0).Do(ctx, func(context.Context) error { // as another process would
 			fmt.Println("running twice")
 			return nil
 		})
@@ -128,12 +128,12 @@ func ExampleMutex_TryDo() {
 	// true
 }
 
-func ExampleMutex_DoWithin() {
+func ExampleMutex_MaxWait_do() {
 	locker, _, end := exampleLocker()
 	defer end()
 
 	// The wait has a limit of 100 ms; the function has none.
-	err := locker.Mutex("orders:42").DoWithin(context.Background(), 100*time.Millisecond, func(context.Context) error {
+	err := locker.Mutex("orders:42").MaxWait(100*time.Millisecond).Do(context.Background(), func(context.Context) error {
 		fmt.Println("shipping")
 		return nil
 	})
@@ -149,7 +149,7 @@ func ExampleLease_Within() {
 	defer end()
 
 	http.HandleFunc("POST /orders/{id}/ship", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := locker.Mutex("orders:"+r.PathValue("id")).LockWithin(r.Context(), time.Second)
+		lease, err := locker.Mutex("orders:" + r.PathValue("id")).MaxWait(time.Second).Lock(r.Context())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
@@ -201,7 +201,7 @@ func ExampleMutex_Go() {
 	// settled by function 2
 }
 
-func ExampleMutex_GoWithin() {
+func ExampleMutex_MaxWait_deferred() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -211,7 +211,7 @@ func ExampleMutex_GoWithin() {
 	}
 	defer lease.Unlock(ctx)
 
-	d, err := locker.Mutex("account:7").GoWithin(ctx, 50*time.Millisecond, func(context.Context) error {
+	d, err := locker.Mutex("account:7").MaxWait(50*time.Millisecond).Go(ctx, func(context.Context) error {
 		fmt.Println("never called: the lock does not come free in time")
 		return nil
 	})
@@ -449,7 +449,7 @@ func ExampleOptions_MinHold() {
 	for range 3 { // hosts, whose clocks are a few milliseconds apart
 		locker := server.Locker(&t, unhurried)
 		once := locker.Mutex("report").With(lock.Options{MinHold: time.Minute})
-		err := once.TryDo(ctx, report)
+		err := once.MaxWait(0).Do(ctx, report)
 		if errors.Is(err, lock.ErrNotAcquired) {
 			continue // another host has done it
 		}

@@ -228,7 +228,7 @@ func newIdleQueue(t *testing.T, server *locktest.Server) *idleQueue {
 	time.Sleep(10 * time.Millisecond)
 	q.locker, q.store = faultyLocker(t, server, lock.Config{})
 	go func() {
-		lease, err := q.locker.Fair("a").LockWithin(t.Context(), 5*time.Minute)
+		lease, err := q.locker.Fair("a").MaxWait(5 * time.Minute).Lock(t.Context())
 		assert.NoError(t, err)
 		q.granted <- lease
 	}()
@@ -258,7 +258,7 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 		q := newIdleQueue(t, locktest.Start(t))
 		second := make(chan error, 1)
 		go func() {
-			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			_, err := q.locker.Fair("a").MaxWait(20 * time.Second).Lock(t.Context())
 			second <- err
 		}()
 		time.Sleep(10 * time.Second)
@@ -266,7 +266,7 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 		assert.ErrorIs(t, <-second, lock.ErrUnavailable)
 		q.store.set(func() { q.store.acquire = nil })
 		go func() {
-			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			_, err := q.locker.Fair("a").MaxWait(20 * time.Second).Lock(t.Context())
 			second <- err
 		}()
 		time.Sleep(5 * time.Second)
@@ -430,7 +430,7 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				return unavailable{}
 			})
 		})
-		_, err = l.Fair("a").LockWithin(t.Context(), lock.DefaultRequestTimeout)
+		_, err = l.Fair("a").MaxWait(lock.DefaultRequestTimeout).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
 		line := fairQueue{T: t}

@@ -196,7 +196,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 					waitFor := time.Duration(rand.N(3)) * time.Second
 					ctx, cancel := context.WithTimeout(t.Context(), waitFor+time.Duration(i%2)*time.Hour)
 					defer cancel()
-					lease, err := m.LockWithin(ctx, waitFor)
+					lease, err := m.MaxWait(waitFor).Lock(ctx)
 					switch {
 					case err == nil:
 						time.Sleep(time.Second)
@@ -211,7 +211,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 			time.Sleep(time.Second)
 			require.NoError(t, held.Unlock(t.Context()))
 			work.Wait()
-			free, err := m.LockWithin(t.Context(), time.Second)
+			free, err := m.MaxWait(time.Second).Lock(t.Context())
 			require.NoError(t, err, "nobody has it")
 			require.NoError(t, free.Unlock(t.Context()))
 		}
@@ -252,7 +252,7 @@ func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		_, err := passing(l, lock.Options{}).Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
-		lease, err := passing(l, lock.Options{}).LockWithin(t.Context(), time.Second)
+		lease, err := passing(l, lock.Options{}).MaxWait(time.Second).Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 	})

@@ -31,7 +31,7 @@ func TestWaitThatEndsWithinGo(t *testing.T) {
 	<-running
 	var functions []*lock.Deferred
 	for range 2000 {
-		d, err := l.Mutex("a").GoWithin(lease.Context(), time.Nanosecond, never(t))
+		d, err := l.Mutex("a").MaxWait(time.Nanosecond).Go(lease.Context(), never(t))
 		if err == nil {
 			functions = append(functions, d)
 		}
@@ -117,7 +117,7 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 			}
 		})
 		for range 20 {
-			go func() { _, _ = l.Mutex("a").LockWithin(t.Context(), 3*time.Second) }()
+			go func() { _, _ = l.Mutex("a").MaxWait(3 * time.Second).Lock(t.Context()) }()
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Second)

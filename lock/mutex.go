@@ -98,6 +98,7 @@ type Mutex struct {
 	options      Options
 	writersFirst bool  // see [ReadWrite.WritersFirst]
 	permits      int64 // of one lease, for KindPermit
+	maxWait      maxWait
 }
 
 // Mutex returns a handle on the lock called name.
@@ -112,6 +113,17 @@ func (m *Mutex) With(o Options) *Mutex {
 	return &with
 }
 
+// MaxWait returns a handle on the same lock whose Lock, Do and Go wait for it at most d, and
+// no longer than their context lives. Then they return a *[NotAcquiredError], or an error
+// that matches [ErrUnavailable] if the store does not answer; a request in flight still has
+// its [Config.RequestTimeout]. If d is not positive, they acquire the lock only if it is free,
+// as TryLock does.
+func (m *Mutex) MaxWait(d time.Duration) *Mutex {
+	with := *m
+	with.maxWait = limitedTo(d)
+	return &with
+}
+
 // Name returns the lock's name.
 func (m *Mutex) Name() string { return m.name }
 
@@ -120,7 +132,7 @@ func (m *Mutex) Name() string { return m.name }
 // [ErrNotAcquired], unless no request was sent yet or one was in flight; a grant to
 // that request is released in the background. The lease outlives ctx.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, forever)
+	return m.acquire(ctx, m.maxWait.limit())
 }
 
 // TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError]
@@ -130,36 +142,13 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
-// LockWithin acquires the lock and waits for it at most wait, and no longer than ctx
-// lives. After wait it returns a *[NotAcquiredError], or an error that matches
-// [ErrUnavailable] if the store does not answer; a request in flight still has its
-// [Config.RequestTimeout]. If wait is not positive, LockWithin is TryLock.
-func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
-	return m.acquire(ctx, max(wait, 0))
-}
-
 // Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics.
 // The context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if
 // the lease is lost; another holder may then be active. Do returns f's error, joined
 // with the *[LostError] of a lease that was lost before f returned. The Unlock has a
 // [Config.RequestTimeout] of its own, also after ctx has ended.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, forever, f)
-}
-
-// TryDo is Do if the lock is free. Otherwise it returns TryLock's error, and does not
-// call f.
-func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, 0, f)
-}
-
-// DoWithin is Do, but waits for the lock like LockWithin. The time of f does not count.
-func (m *Mutex) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	return m.do(ctx, max(wait, 0), f)
-}
-
-func (m *Mutex) do(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	lease, err := m.acquire(ctx, wait)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,6 +157,13 @@ func (m *Mutex) do(ctx context.Context, wait time.Duration, f func(ctx context.C
 
 // forever is a wait without a time limit.
 const forever = time.Duration(math.MaxInt64)
+
+// maxWait is how long a handle waits; zero: for ever.
+type maxWait struct{ less time.Duration } // than forever
+
+func limitedTo(d time.Duration) maxWait { return maxWait{forever - max(d, 0)} }
+
+func (w maxWait) limit() time.Duration { return forever - w.less }
 
 // acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {

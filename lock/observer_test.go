@@ -76,8 +76,8 @@ func TestObserver(t *testing.T) {
 			use  func() error
 		}{
 			"do":      {driver.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
-			"fair":    {driver.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
-			"read":    {driver.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
+			"fair":    {driver.KindFair, func() error { return l.Fair("fair").MaxWait(time.Hour).Do(ctx, job) }},
+			"read":    {driver.KindRead, func() error { return l.ReadWrite("read").Read().MaxWait(0).Do(ctx, job) }},
 			"write":   {driver.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
 			"permits": {driver.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
 			"multi":   {driver.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
@@ -104,9 +104,9 @@ func TestObserver(t *testing.T) {
 
 		theirs := lockNow(t, other.Mutex("a"))
 		for _, wait := range []func() error{
-			func() error { return l.Mutex("a").DoWithin(ctx, waited, never(t)) },
+			func() error { return l.Mutex("a").MaxWait(waited).Do(ctx, never(t)) },
 			func() error {
-				d, err := l.Mutex("a").GoWithin(ctx, waited, never(t))
+				d, err := l.Mutex("a").MaxWait(waited).Go(ctx, never(t))
 				require.NoError(t, err)
 				return d.Wait(ctx)
 			},

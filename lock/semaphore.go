@@ -17,8 +17,9 @@ import (
 // TryAcquire, may overtake a larger request and starve it: bound its wait, or request
 // one permit at a time. A request for more permits than exist waits for ever.
 type Semaphore struct {
-	locker *Locker
-	name   string
+	locker  *Locker
+	name    string
+	maxWait maxWait
 }
 
 // Semaphore returns a handle on the semaphore called name.
@@ -68,22 +69,24 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
+// MaxWait returns a handle on the same semaphore whose Acquire waits at most d, as
+// [Mutex.MaxWait]. Permits that an unanswered request may have taken are released in the
+// background, unless the store is unreachable for an hour.
+func (s *Semaphore) MaxWait(d time.Duration) *Semaphore {
+	with := *s
+	with.maxWait = limitedTo(d)
+	return &with
+}
+
 // Acquire takes n permits, 1 to [driver.MaxCount], all at once, and waits for them as
 // [Mutex.Lock] waits for a lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
-	return s.acquire(ctx, n, forever)
+	return s.acquire(ctx, n, s.maxWait.limit())
 }
 
 // TryAcquire takes n permits if they are available, as [Mutex.TryLock] takes a lock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, 0)
-}
-
-// AcquireWithin takes n permits and waits for them at most wait, as [Mutex.LockWithin]
-// does. Permits that an unanswered request may have taken are released in the
-// background, unless the store is unreachable for an hour.
-func (s *Semaphore) AcquireWithin(ctx context.Context, n int64, wait time.Duration) error {
-	return s.acquire(ctx, n, max(wait, 0))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) error {

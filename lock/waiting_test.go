@@ -40,7 +40,7 @@ func TestShortTTLOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() {
 			hasty := l.Mutex("a").With(lock.Options{TTL: 60 * time.Millisecond})
-			_, err := hasty.LockWithin(t.Context(), 30*time.Second)
+			_, err := hasty.MaxWait(30 * time.Second).Lock(t.Context())
 			assert.ErrorIs(t, err, lock.ErrUnavailable)
 		})
 		synctest.Wait()

@@ -30,7 +30,7 @@ func (p *prices) start(ctx context.Context) error {
 	once := p.locker.Mutex("prices").With(lock.Options{MinHold: 30 * time.Second})
 	_, err := p.wheel.Every(time.Minute, wheel.Skip, func() {
 		// A task of the wheel must not block: the function has a goroutine of its own.
-		_, _ = once.GoWithin(ctx, 0, p.fetch)
+		_, _ = once.MaxWait(0).Go(ctx, p.fetch)
 	})
 	return err
 }

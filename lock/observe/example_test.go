@@ -34,7 +34,7 @@ func ExampleObserver() {
 	locker := server.Locker(&t, lock.Config{RequestTimeout: time.Minute, Observer: observer})
 	ctx := context.Background()
 	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
-		return server.Locker(&t, lock.Config{RequestTimeout: time.Minute}).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
+		return server.Locker(&t, lock.Config{RequestTimeout: time.Minute}).Mutex("orders:42").MaxWait(0).Do(ctx, func(context.Context) error { return nil })
 	})
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 	lease, err := locker.Mutex("orders:42").Lock(ctx)

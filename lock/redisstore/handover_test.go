@@ -238,7 +238,7 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 			l := locker(t, wire.client(t), lock.Config{TTL: driver.DefaultTTL, Poll: time.Hour})
 			work.Go(func() {
 				for n := range rounds {
-					lease, err := l.Mutex("a").LockWithin(t.Context(), time.Duration(n%7*(i+1))*200*time.Microsecond)
+					lease, err := l.Mutex("a").MaxWait(time.Duration(n%7*(i+1)) * 200 * time.Microsecond).Lock(t.Context())
 					if err == nil {
 						taken.Add(1)
 						err = lease.Unlock(t.Context())

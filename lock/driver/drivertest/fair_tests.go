@@ -413,7 +413,7 @@ func givesUpPlacesInTime(b *bench) {
 			if i%2 == 0 {
 				_, err = b.mutex(theirs, "a").Lock(ctx)
 			} else {
-				_, err = b.mutex(theirs, "a").LockWithin(b.Context(), 100*time.Millisecond)
+				_, err = b.mutex(theirs, "a").MaxWait(100 * time.Millisecond).Lock(b.Context())
 			}
 			if err == nil {
 				b.Error("acquired what another holds")

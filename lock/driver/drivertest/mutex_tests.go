@@ -199,7 +199,7 @@ func excludesOthers(b *bench) {
 func isLinearizable(b *bench) {
 	try := func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) }
 	wait := func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) }
-	within := func(m *lock.Mutex) (*lock.Lease, error) { return m.LockWithin(b.Context(), 5*time.Millisecond) }
+	within := func(m *lock.Mutex) (*lock.Lease, error) { return m.MaxWait(5 * time.Millisecond).Lock(b.Context()) }
 	// A refusal needs a holder, except by a store that refuses because of others that wait
 	// or ask. Such a store's refusals are never checked, and the second history is enough.
 	if b.kind != driver.KindFair && !b.suite.Split {
@@ -330,8 +330,8 @@ func limitsTheWait(b *bench) {
 		wait func(context.Context) error
 		also error
 	}{
-		{"LockWithin", func(ctx context.Context) error {
-			_, err := b.mutex(theirs, "a").LockWithin(ctx, wait)
+		{"MaxWait", func(ctx context.Context) error {
+			_, err := b.mutex(theirs, "a").MaxWait(wait).Lock(ctx)
 			return err
 		}, nil},
 		{"Lock with a deadline", func(ctx context.Context) error {
@@ -362,7 +362,7 @@ func limitsTheWait(b *bench) {
 	b.unlock(lease)
 	// None of them has left anything. A grant that arrived while the last one left is
 	// released.
-	again, err := b.mutex(mine, "a").LockWithin(b.Context(), time.Second+b.late())
+	again, err := b.mutex(mine, "a").MaxWait(time.Second + b.late()).Lock(b.Context())
 	if err != nil {
 		b.Fatalf("after waiters have given up: %v", err)
 	}

@@ -570,7 +570,7 @@ func downgradesPastWaitingReaders(b *bench) {
 func refusesToUpgrade(b *bench) {
 	l := b.locker(lock.Config{})
 	upgrade := func(ctx context.Context) error {
-		lease, err := l.ReadWrite(b.name("a")).Write().LockWithin(context.WithoutCancel(ctx), ttl)
+		lease, err := l.ReadWrite(b.name("a")).Write().MaxWait(ttl).Lock(context.WithoutCancel(ctx))
 		if err == nil {
 			b.unlock(lease)
 		}

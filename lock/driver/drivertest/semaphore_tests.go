@@ -337,10 +337,10 @@ func refusesWrongCounts(b *bench) {
 	s := b.semaphore(l, "a", 3)
 	for _, n := range []int64{0, -1, driver.MaxCount + 1, -1 << 63} {
 		for name, err := range map[string]error{
-			"Acquire":       s.Acquire(b.Context(), n),
-			"TryAcquire":    s.TryAcquire(b.Context(), n),
-			"AcquireWithin": s.AcquireWithin(b.Context(), n, time.Hour),
-			"Release":       s.Release(b.Context(), n),
+			"Acquire":    s.Acquire(b.Context(), n),
+			"TryAcquire": s.TryAcquire(b.Context(), n),
+			"MaxWait":    s.MaxWait(time.Hour).Acquire(b.Context(), n),
+			"Release":    s.Release(b.Context(), n),
 		} {
 			var wrong *lock.CountError
 			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
@@ -382,7 +382,7 @@ func leavesOtherLocksAlone(b *bench) {
 	for name, err := range map[string]error{
 		"TryAcquire": s.TryAcquire(b.Context(), 1), "Release": s.Release(b.Context(), 1),
 		"AddPermits": s.AddPermits(b.Context(), 1), "TrySetPermits": set, "Available": read, "Drain": drain,
-		"AcquireWithin": s.AcquireWithin(b.Context(), 1, 50*time.Millisecond),
+		"MaxWait": s.MaxWait(50*time.Millisecond).Acquire(b.Context(), 1),
 	} {
 		if !errors.Is(err, lock.ErrForeign) {
 			b.Errorf("%s of a mutex: %v", name, err)
@@ -550,10 +550,10 @@ func semaphoreLimitsTheWait(b *bench) {
 	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
 	const wait = ttl // within which a busy machine answers
 	begin := time.Now()
-	err := s.AcquireWithin(b.Context(), 2, wait)
+	err := s.MaxWait(wait).Acquire(b.Context(), 2)
 	var refused *lock.NotAcquiredError
 	if !errors.As(err, &refused) || refused.Cause != nil || errors.Is(err, context.DeadlineExceeded) {
-		b.Errorf("AcquireWithin: %v", err)
+		b.Errorf("Acquire: %v", err)
 	}
 	if waited := time.Since(begin); waited < wait || waited > soon {
 		b.Errorf("waited %v instead of %v", waited, wait)
@@ -1029,9 +1029,9 @@ func refusesWrongNumbersOfPermits(b *bench) {
 		several := p.Several(n)
 		_, acquire := several.Lock(b.Context())
 		_, try := several.TryLock(b.Context())
-		_, within := several.LockWithin(b.Context(), hour)
+		_, within := several.MaxWait(hour).Lock(b.Context())
 		do := several.Do(b.Context(), func(context.Context) error { return nil })
-		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "LockWithin": within, "Do": do} {
+		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "MaxWait": within, "Do": do} {
 			var wrong *lock.CountError
 			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != driver.MaxSeveral {
 				b.Errorf("%s of %d permits: %v", name, n, err)
@@ -1189,11 +1189,11 @@ func doesWithAPermit(b *bench) {
 		b.Errorf("Do: %v", err)
 	}
 	available(b, p, 1)
-	if _, err := p.One().LockWithin(b.Context(), soon); err != nil {
+	if _, err := p.One().MaxWait(soon).Lock(b.Context()); err != nil {
 		b.Error(err)
 	}
-	if _, err := p.One().LockWithin(b.Context(), time.Millisecond); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("LockWithin: %v", err)
+	if _, err := p.One().MaxWait(time.Millisecond).Lock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("Lock: %v", err)
 	}
 }
 
