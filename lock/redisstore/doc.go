@@ -159,5 +159,5 @@ package redisstore
 // internal/check/rights.go, internal/lua/rights.lua, internal/lua/spread_write.lua,
 // internal/lua/spread_remove.lua, internal/check/roundtrip.go; of a quorum
 // lock/quorum/check.go; cmd/leasewheel/internal/doctor/doctor.go, docs/operating.md, docs/doctor.schema.json.
-// Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
+// Tests: check_test.go, rights_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

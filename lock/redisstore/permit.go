@@ -67,7 +67,7 @@ var permit = kind{
 	},
 	rights: &rights{
 		flag:     " --semaphore",
-		commands: []string{"zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0"},
+		commands: []string{"unlink @", "zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0"},
 		keys:     func(at, _, _ key) []key { return []key{permitsKey(at)} },
 		channels: func(at, _, _ key) []key { return nil },
 	},
