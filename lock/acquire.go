@@ -194,7 +194,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		return nil, err
 	}
 	own.lease = lease
-	return &Lease{own: own}, nil
+	return &Lease{holding: own}, nil
 }
 
 // limitWait ends the waiting after wait, and with the caller's context. The function releases

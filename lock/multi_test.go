@@ -48,6 +48,15 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	lease, err := lock.All(rw.Read(), one.ReadWrite("a").Read(), two.ReadWrite("a").Read()).TryLock(t.Context())
 	require.NoError(t, err, "readers hold a lock together")
 	assert.Len(t, lease.Tokens(), 3)
+	assert.Zero(t, lease.Token())
+	assert.Empty(t, lease.Owner())
+	assert.Equal(t, "a,a,a", lease.Name())
+
+	held, err := lock.All(one.Mutex("b"), one.Mutex("c")).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = lock.All(two.Mutex("b").MaxWait(time.Millisecond), two.Mutex("c")).Lock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "a member has a limit of its own")
+	require.NoError(t, held.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 
 	_, err = lock.All(one.Mutex("a"), one.Mutex("")).Lock(t.Context())
