@@ -160,7 +160,7 @@ func TestMultiTakesPermits(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		available("b", 3)
 		_, err = lock.All(l.Mutex("a"), l.Permits("b").Several(0)).TryLock(t.Context())
-		var count *lock.CountError
+		var count *lock.RangeError
 		require.ErrorAs(t, err, &count)
 		require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
 	})

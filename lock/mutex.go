@@ -189,8 +189,10 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == driver.KindPermit && (m.permits < 1 || m.permits > driver.MaxSeveral) {
-		return &CountError{Count: m.permits, Min: 1, Max: driver.MaxSeveral}
+	if m.kind == driver.KindPermit {
+		if err := inRange("count", m.permits, 1, driver.MaxSeveral); err != nil {
+			return err
+		}
 	}
 	return m.locker.ready(ctx, m.name)
 }
