@@ -63,8 +63,10 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == driver.KindPermit && (m.permits < 1 || m.permits > driver.MaxSeveral) {
-		return &CountError{Count: m.permits, Min: 1, Max: driver.MaxSeveral}
+	if m.kind == driver.KindPermit {
+		if err := inRange("count", m.permits, 1, driver.MaxSeveral); err != nil {
+			return err
+		}
 	}
 	return m.locker.ready(ctx, m.name)
 }
@@ -277,7 +279,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		return nil, err
 	}
 	own.lease = lease
-	return &Lease{own: own}, nil
+	return &Lease{holding: own}, nil
 }
 
 // limitWait ends the waiting after wait, and with the caller's context. The function releases

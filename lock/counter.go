@@ -8,30 +8,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// CountError describes why a count or a number of permits is rejected.
-type CountError struct {
-	Count    int64
-	Min, Max int64
-}
-
-func (e *CountError) Error() string {
-	return fmt.Sprintf("lock: count %d is out of range: accepted are %d to %d", e.Count, e.Min, e.Max)
-}
-
 // validateLife returns an error if ttl is out of range for a count.
 func validateLife(ttl time.Duration) error {
-	if ttl < time.Millisecond || ttl > driver.MaxTTL {
-		return fmt.Errorf("lock: a life of %v is out of range: accepted are 1ms to %v", ttl, driver.MaxTTL)
-	}
-	return nil
+	return inRange("life", ttl, time.Millisecond, driver.MaxTTL)
 }
 
-func validateCount(n, least int64) error {
-	if n < least || n > driver.MaxCount {
-		return &CountError{Count: n, Min: least, Max: driver.MaxCount}
-	}
-	return nil
-}
+func validateCount(n, least int64) error { return inRange("count", n, least, driver.MaxCount) }
 
 // resendWindow returns how long a request without an owner may be sent again.
 func (l *Locker) resendWindow() time.Duration {

@@ -1010,7 +1010,7 @@ func TestGoRefuses(t *testing.T) {
 	_, err := l.Mutex("a{").Go(t.Context(), never(t))
 	require.ErrorAs(t, err, new(*lock.NameError))
 	_, err = l.Mutex("a").With(lock.Options{TTL: 1}).Go(t.Context(), never(t))
-	require.ErrorAs(t, err, new(*lock.TTLError))
+	require.ErrorAs(t, err, new(*lock.RangeError))
 	assert.Panics(t, func() { _, _ = l.Mutex("a").Go(t.Context(), nil) })
 	for _, c := range []lock.Config{{MaxDeferred: -1}, {MaxRunning: -1}} {
 		_, err := lock.New(locktest.StartMemory(t).Store(t), c)

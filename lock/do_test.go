@@ -107,7 +107,7 @@ func TestWithin(t *testing.T) {
 	gone := errors.New("the client has gone")
 	for name, lockOf := range map[string]func(*testing.T, *lock.Locker) held{
 		"Lease": func(t *testing.T, l *lock.Locker) held { return mustLock(t, l.Mutex("a")) },
-		"MultiLease": func(t *testing.T, l *lock.Locker) held {
+		"several": func(t *testing.T, l *lock.Locker) held {
 			lease, err := lock.All(l.Mutex("a"), l.Mutex("b")).Lock(t.Context())
 			require.NoError(t, err)
 			return lease

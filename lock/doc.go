@@ -68,7 +68,7 @@
 //	ErrNotRepeated        a failed release is not repeated                 its TTL ends it; permits: add them
 //	ErrCancelled          Deferred.Cancel came first                       nothing
 //	NameError             a name or a pattern is rejected                  EscapeName
-//	CountError, TTLError  a number or a TTL is out of range                stay within Min and Max
+//	RangeError            a number or a TTL is out of range                stay within Min and Max
 //	PanicError            a deferred function panicked                     correct the function
 //	UnreleasedError       Shutdown could not release these locks           their TTL ends them
 package lock

@@ -84,7 +84,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 	}
 	w.abandonUnknown() // its earlier requests may still reach the store
 	q.dueNow = true
-	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}})
+	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own().token}, lease: lease}})
 	q.advance()
 	return true
 }
@@ -104,7 +104,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 		return nil
 	}
 	next.lease = lease
-	return &Lease{own: next}
+	return &Lease{holding: next}
 }
 
 // returnLease unlocks a lease whose waiter has left, in the background. The caller is an

@@ -138,10 +138,7 @@ func (c Config) validate(tick time.Duration) error {
 
 // validateTTL returns an error for a TTL that the watchdog cannot renew in time.
 func validateTTL(ttl, tick time.Duration) error {
-	if least := minTTL(tick); ttl < least || ttl > driver.MaxTTL {
-		return &TTLError{TTL: ttl, Min: least, Max: driver.MaxTTL}
-	}
-	return nil
+	return inRange("TTL", ttl, minTTL(tick), driver.MaxTTL)
 }
 
 // minTTL is the shortest TTL that the watchdog can renew in time.

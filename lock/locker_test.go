@@ -36,9 +36,9 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 39 * time.Millisecond, driver.MaxTTL + 1, 1<<63 - 1} {
 		_, err := lock.New(store, lock.Config{TTL: ttl})
-		var refused *lock.TTLError
+		var refused *lock.RangeError
 		require.ErrorAs(t, err, &refused, "%v", ttl)
-		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 40 * time.Millisecond, Max: driver.MaxTTL}, *refused)
+		assert.Equal(t, []any{"TTL", int64(ttl), int64(40 * time.Millisecond), int64(driver.MaxTTL)}, []any{refused.Of, refused.Value, refused.Min, refused.Max})
 		assert.Contains(t, err.Error(), ttl.String())
 	}
 	slow, err := wheel.New(wheel.Config{Tick: time.Second})
@@ -52,7 +52,7 @@ func TestOptionsRefuse(t *testing.T) {
 	l := locktest.New(t, lock.Config{})
 	for _, ttl := range []time.Duration{-1, time.Millisecond, driver.MaxTTL + 1} {
 		_, err := l.Mutex("a").With(lock.Options{TTL: ttl}).Lock(t.Context())
-		require.ErrorAs(t, err, new(*lock.TTLError), "%v", ttl)
+		require.ErrorAs(t, err, new(*lock.RangeError), "%v", ttl)
 	}
 	for text, o := range map[string]lock.Options{
 		"MaxHold -1ns is negative":             {MaxHold: -1},

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -105,7 +105,7 @@ func (m *Multi) MaxWait(d time.Duration) *Multi {
 
 // Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
 // is kept.
-func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
+func (m *Multi) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, m.maxWait.limit())
 }
 
@@ -113,7 +113,7 @@ func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
 // *[NotAcquiredError] for the first that is not. All requests, and the Unlock of those
 // taken, take at most [Config.RequestTimeout] together, the longest of the members'. What
 // is not released by then is released in the background.
-func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
+func (m *Multi) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
@@ -138,7 +138,7 @@ func (m *Multi) requestTimeout() (longest time.Duration) {
 }
 
 // acquire takes the locks one by one, and releases those taken if one cannot be taken.
-func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, error) {
+func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -148,7 +148,7 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, e
 		defer cancel()
 		ctx = limited
 	}
-	l := &MultiLease{multi: m, lost: make(chan struct{})}
+	l := &together{multi: m, lost: make(chan struct{})}
 	// A loss ends the wait for the remaining locks.
 	l.held, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -165,22 +165,21 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, e
 			return nil, err
 		}
 		l.add(lease)
-		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
+		waiting = lease.own().with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
 		l.giveBack(ctx)
 		return nil, err
 	}
-	return l, nil
+	return &Lease{holding: l}, nil
 }
 
-// MultiLease is the hold of several locks that were taken together. Its methods are
-// safe for concurrent use, and are those of [Lease] for all the locks.
-type MultiLease struct {
+// together is the hold of several locks that were taken together.
+type together struct {
 	multi  *Multi
 	leases []*Lease // parallel to multi.sorted
 
-	// held ends when a lease is lost, or with Unlock. It carries no ownership.
+	// held ends when a lease is lost, or with the release. It carries no ownership.
 	held context.Context
 	end  context.CancelCauseFunc
 
@@ -188,48 +187,39 @@ type MultiLease struct {
 	lostOnce sync.Once
 	stops    []func() bool // cancel the callbacks that watch the leases
 
-	done  atomic.Bool
 	mu    sync.Mutex
-	ended error // guarded by mu; Err's result after Unlock
+	ended error // guarded by mu; Err's result after the release
 }
 
 // add appends a lease, whose loss becomes the loss of l.
-func (l *MultiLease) add(lease *Lease) {
+func (l *together) add(lease *Lease) {
 	l.leases = append(l.leases, lease)
-	l.stops = append(l.stops, context.AfterFunc(lease.own.lease.Context(), func() { l.note(lease) }))
+	l.stops = append(l.stops, context.AfterFunc(lease.own().lease.Context(), func() { l.note(lease) }))
 }
 
 // note ends l if the lease was lost.
-func (l *MultiLease) note(lease *Lease) {
+func (l *together) note(lease *Lease) {
 	if err := lease.Err(); errors.Is(err, ErrLost) {
 		l.lostOnce.Do(func() { close(l.lost) })
 		l.end(err)
 	}
 }
 
-// Context returns a context that ends when one of the leases is lost, and with Unlock.
-// It carries the ownership of every lock.
-func (l *MultiLease) Context() context.Context { return l.with(l.held) }
+func (l *together) state() state { return l }
 
-// with returns a context derived from ctx that carries the ownership of every lock.
-func (l *MultiLease) with(ctx context.Context) context.Context {
+func (l *together) with(ctx context.Context) context.Context {
 	for _, lease := range l.leases {
-		ctx = lease.own.with(ctx) //nolint:fatcontext // a value for each lock
+		ctx = lease.own().with(ctx) //nolint:fatcontext // a value for each lock
 	}
 	return ctx
 }
 
-// Within is [Lease.Within] for all the locks.
-func (l *MultiLease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return within(l.with(ctx), l.held)
-}
+func (l *together) Context() context.Context { return l.held }
 
-// Lost is closed when one of the leases is lost. The others are held until Unlock.
-func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
+// Lost is closed when one of the leases is lost. The others are held until the release.
+func (l *together) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while every lock is held, then the *[LostError] of a lost lease, or
-// [ErrReleased].
-func (l *MultiLease) Err() error {
+func (l *together) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended != nil {
@@ -239,7 +229,7 @@ func (l *MultiLease) Err() error {
 }
 
 // loss returns the first loss among the leases, or nil.
-func (l *MultiLease) loss() error {
+func (l *together) loss() error {
 	for _, lease := range l.leases {
 		if err := lease.Err(); errors.Is(err, ErrLost) {
 			return err
@@ -248,26 +238,31 @@ func (l *MultiLease) loss() error {
 	return nil
 }
 
-// Until returns the instant up to which all leases are valid.
-func (l *MultiLease) Until() time.Time {
+func (l *together) Until() time.Time {
 	return slices.MinFunc(l.leases, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }).Until()
 }
 
-// Valid reports whether all leases are valid now.
-func (l *MultiLease) Valid() bool {
+func (l *together) Valid() bool {
 	return l.Err() == nil && !slices.ContainsFunc(l.leases, func(lease *Lease) bool { return !lease.Valid() })
 }
 
-// Beat is the heartbeat of every lease.
-func (l *MultiLease) Beat() {
+func (l *together) Beat() {
 	for _, lease := range l.leases {
 		lease.Beat()
 	}
 }
 
-// Tokens returns the fencing tokens in the order in which [All] received the locks.
-// Tokens of different locks cannot be compared.
-func (l *MultiLease) Tokens() []int64 {
+func (l *together) Key() string {
+	var names []string
+	for _, member := range l.multi.given {
+		names = append(names, member.name)
+	}
+	return strings.Join(names, ",")
+}
+
+func (l *together) Owner() string { return "" }
+
+func (l *together) tokens() []int64 {
 	tokens := make([]int64, len(l.multi.given))
 	for i, place := range l.multi.place {
 		tokens[i] = l.leases[place].Token()
@@ -275,26 +270,18 @@ func (l *MultiLease) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock releases every lock, all at the same time, and returns their errors joined.
-func (l *MultiLease) Unlock(ctx context.Context) error {
-	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
-}
-
-// giveBack is Unlock for a caller that has not received l. What is not released when ctx
+// giveBack is release for a caller that has not received l. What is not released when ctx
 // ends is left to the cleanup.
-func (l *MultiLease) giveBack(ctx context.Context) {
-	_ = l.unlock(func(of *Locker) limit { return of.within(ctx) }, false)
+func (l *together) giveBack(ctx context.Context) {
+	_ = l.release(func(of *Locker) limit { return of.within(ctx) }, false)
 }
 
-// unlock is Unlock with a limit for each locker.
-func (l *MultiLease) unlock(limitOf func(*Locker) limit, used bool) error {
-	if l.done.Swap(true) {
-		return ErrNotHeld
-	}
+// release releases every lock, all at the same time, and returns their errors joined.
+func (l *together) release(limitOf func(*Locker) limit, used bool) error {
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		work.Go(func() { errs[i] = lease.unlock(limitOf(lease.own.locker), used) })
+		work.Go(func() { errs[i] = lease.unlock(limitOf, used) })
 	}
 	work.Wait()
 	for i, stop := range l.stops {

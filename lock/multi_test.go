@@ -48,6 +48,15 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	lease, err := lock.All(rw.Read(), one.ReadWrite("a").Read(), two.ReadWrite("a").Read()).TryLock(t.Context())
 	require.NoError(t, err, "readers hold a lock together")
 	assert.Len(t, lease.Tokens(), 3)
+	assert.Zero(t, lease.Token())
+	assert.Empty(t, lease.Owner())
+	assert.Equal(t, "a,a,a", lease.Name())
+
+	held, err := lock.All(one.Mutex("b"), one.Mutex("c")).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = lock.All(two.Mutex("b").MaxWait(time.Millisecond), two.Mutex("c")).Lock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "a member has a limit of its own")
+	require.NoError(t, held.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 
 	_, err = lock.All(one.Mutex("a"), one.Mutex("")).Lock(t.Context())
@@ -151,7 +160,7 @@ func TestMultiTakesPermits(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		available("b", 3)
 		_, err = lock.All(l.Mutex("a"), l.Permits("b").Several(0)).TryLock(t.Context())
-		var count *lock.CountError
+		var count *lock.RangeError
 		require.ErrorAs(t, err, &count)
 		require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
 	})

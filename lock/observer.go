@@ -69,7 +69,7 @@ func (l *Locker) recordOutcome(a *acquisition, g grant, lease *Lease, err error)
 		l.observe("Acquired", func() { observer.Acquired(a.ctx, acquired) })
 	}
 	if err == nil && observer.Ended != nil {
-		lease.own.reportable()
+		lease.own().reportable()
 	}
 }
 

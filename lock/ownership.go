@@ -110,6 +110,14 @@ func (o *ownership) setUnknownUntil(t time.Time) {
 	}
 }
 
+func (o *ownership) state() state { return o.lease }
+
+func (o *ownership) tokens() []int64 { return []int64{o.token} }
+
+func (o *ownership) release(limitOf func(*Locker) limit, used bool) error {
+	return o.unlock(limitOf(o.locker), used)
+}
+
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
 
@@ -213,7 +221,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	case g.Verdict != driver.Granted || !o.add(): // an Unlock did not wait for this request
 		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.name())
 	}
-	return &Lease{own: o}, nil
+	return &Lease{holding: o}, nil
 }
 
 // add adds one hold to count, unless count is zero.

@@ -437,12 +437,12 @@ func calls() map[string]boundedCall {
 		"lock.Multi.TryLock": {byRequest, onMulti(func(ctx context.Context, m *lock.Multi) {
 			_, _ = m.TryLock(ctx)
 		})},
-		"lock.Multi.Lock (limited)": {byWait, onMulti(func(ctx context.Context, m *lock.Multi) { _, _ = m.MaxWait(wait).Lock(ctx) })},
-		"lock.Multi.Do":             {afterContext, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.Do(ctx, nothing) })},
-		"lock.Multi.Do (zero)":      {tryDo, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(0).Do(ctx, nothing) })},
-		"lock.Multi.Do (limited)":   {doWithin, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(wait).Do(ctx, nothing) })},
-		"lock.MultiLease.Within":    {atOnce, onMulti(func(ctx context.Context, m *lock.Multi) {})},
-		"lock.MultiLease.Unlock": {byRequest, func(p *process) func(context.Context) {
+		"lock.Multi.Lock (limited)":   {byWait, onMulti(func(ctx context.Context, m *lock.Multi) { _, _ = m.MaxWait(wait).Lock(ctx) })},
+		"lock.Multi.Do":               {afterContext, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.Do(ctx, nothing) })},
+		"lock.Multi.Do (zero)":        {tryDo, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(0).Do(ctx, nothing) })},
+		"lock.Multi.Do (limited)":     {doWithin, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(wait).Do(ctx, nothing) })},
+		"lock.Lease.Within (several)": {atOnce, onMulti(func(ctx context.Context, m *lock.Multi) {})},
+		"lock.Lease.Unlock (several)": {byRequest, func(p *process) func(context.Context) {
 			l := p.locker()
 			lease, err := lock.All(l.Mutex("1"), l.Mutex("2"), l.Mutex("3"), l.Mutex("4"), l.Mutex("5")).TryLock(context.Background())
 			require.NoError(p.t, err)

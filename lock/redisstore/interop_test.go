@@ -208,7 +208,7 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	assert.EqualValues(t, 4, available)
 	for _, n := range []int64{-1, 0, driver.MaxSeveral + 1} {
 		_, err = p.Several(n).TryLock(t.Context())
-		require.ErrorAs(t, err, new(*lock.CountError), "%d", n)
+		require.ErrorAs(t, err, new(*lock.RangeError), "%d", n)
 	}
 }
 

@@ -283,7 +283,7 @@ func (c *goClient) multi(ctx context.Context, names string, wait, lease time.Dur
 		}
 		members = append(members, m)
 	}
-	var l *lock.MultiLease
+	var l *lock.Lease
 	var err error
 	if wait < 0 {
 		l, err = lock.All(members...).Lock(ctx)

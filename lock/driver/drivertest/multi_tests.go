@@ -33,7 +33,7 @@ func (b *bench) all(l *lock.Locker, names ...string) *lock.Multi {
 	return lock.All(members...)
 }
 
-func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.MultiLease {
+func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
@@ -44,7 +44,7 @@ func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.MultiLease {
 	return lease
 }
 
-func (b *bench) unlockAll(lease *lock.MultiLease) {
+func (b *bench) unlockAll(lease *lock.Lease) {
 	b.Helper()
 	if err := lease.Unlock(b.Context()); err != nil {
 		b.Fatalf("unlock all: %v", err)
@@ -205,8 +205,8 @@ func waitsWhileItHoldsTheRest(b *bench) {
 	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(theirs, "b")
-	got := make(chan *lock.MultiLease)
-	go send(got, func() *lock.MultiLease { return b.lockAll(mine, "b", "a") })
+	got := make(chan *lock.Lease)
+	go send(got, func() *lock.Lease { return b.lockAll(mine, "b", "a") })
 	b.becomesTaken(theirs, "a")
 	time.Sleep(2 * ttl)
 	b.isTaken(theirs, "a")

@@ -342,20 +342,20 @@ func refusesWrongCounts(b *bench) {
 			"MaxWait":    s.MaxWait(time.Hour).Acquire(b.Context(), n),
 			"Release":    s.Release(b.Context(), n),
 		} {
-			var wrong *lock.CountError
-			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
+			var wrong *lock.RangeError
+			if !errors.As(err, &wrong) || wrong.Value != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
 		}
 	}
 	for _, n := range []int64{-1, driver.MaxCount + 1} {
-		var wrong *lock.CountError
+		var wrong *lock.RangeError
 		if _, err := l.Semaphore(b.name("b")).TrySetPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("setting %d permits: %v", n, err)
 		}
 	}
 	for _, n := range []int64{-driver.MaxCount - 1, driver.MaxCount + 1} {
-		var wrong *lock.CountError
+		var wrong *lock.RangeError
 		if err := s.AddPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("adding %d permits: %v", n, err)
 		}
@@ -849,7 +849,7 @@ func setsExpiringPermitsOnce(b *bench) {
 	if !errors.As(err, &refused) || refused.Kind != driver.KindPermit {
 		b.Errorf("acquiring a permit of none: %v", err)
 	}
-	var wrong *lock.CountError
+	var wrong *lock.RangeError
 	if _, err := mine.TrySetPermits(b.Context(), -1); !errors.As(err, &wrong) {
 		b.Errorf("setting -1 permits: %v", err)
 	}
@@ -1032,7 +1032,7 @@ func refusesWrongNumbersOfPermits(b *bench) {
 		_, within := several.MaxWait(hour).Lock(b.Context())
 		do := several.Do(b.Context(), func(context.Context) error { return nil })
 		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "MaxWait": within, "Do": do} {
-			var wrong *lock.CountError
+			var wrong *lock.RangeError
 			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != driver.MaxSeveral {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
@@ -1042,7 +1042,7 @@ func refusesWrongNumbersOfPermits(b *bench) {
 		_, try := p.TrySetPermits(b.Context(), n)
 		_, trying := p.TrySetPermitsFor(b.Context(), n, hour)
 		for name, err := range map[string]error{"SetPermits": p.SetPermits(b.Context(), n), "TrySetPermits": try, "TrySetPermitsFor": trying} {
-			var wrong *lock.CountError
+			var wrong *lock.RangeError
 			if !errors.As(err, &wrong) {
 				b.Errorf("%s to %d: %v", name, n, err)
 			}

@@ -479,13 +479,13 @@ func (r *command) foreign(ctx context.Context, err error) error {
 func (r *command) refused(err error) error {
 	var (
 		name       *lock.NameError
-		ttl        *lock.TTLError
+		outside    *lock.RangeError
 		foreign    *connect.ForeignError
 		mismatched *connect.MismatchError
 		permits    *permitsError
 	)
 	switch {
-	case errors.As(err, &name), errors.As(err, &ttl):
+	case errors.As(err, &name), errors.As(err, &outside):
 		return exit.Errorf(exit.Usage, "%w", err)
 	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
 		return exit.Errorf(exit.Unavailable, "%w", err)
