@@ -47,8 +47,9 @@ package filestore
 // Tests: suite_test.go, suite_real_test.go.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
-// Tests: lock/internal/machine/property_test.go.
+// Tests: killed_test.go, lock/internal/machine/property_test.go.
 //
 // Messages, and the end of a process: peers.go, lock/internal/machine/owners.go.
+// Tests: killed_test.go.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
