@@ -32,7 +32,7 @@ type file struct {
 }
 
 const (
-	slotSize   = 24 // sequence number, offset, length, checksum
+	slotSize   = 20 // sequence number, offset, length, checksum
 	contentAt  = 2 * slotSize
 	firstRead  = 4096
 	maxContent = 64 << 20
