@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -37,6 +39,89 @@ type acquisition struct {
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
 
+// acquire takes the lock, once more if ctx already carries its ownership.
+func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
+	l := m.locker
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	defer a.limitWait(wait)()
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
+		if lease, err := o.reacquire(a); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	if err := m.setHold(&a); err != nil {
+		return nil, err
+	}
+	return l.acquire(&a)
+}
+
+// ready returns an error if no request should be sent.
+func (m *Mutex) ready(ctx context.Context) error {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
+		return err
+	}
+	if m.kind == driver.KindPermit {
+		if err := inRange("count", m.permits, 1, driver.MaxSeveral); err != nil {
+			return err
+		}
+	}
+	return m.locker.ready(ctx, m.name)
+}
+
+// ready returns an error if no request for a name should be sent.
+func (l *Locker) ready(ctx context.Context, name string) error {
+	if err := driver.ValidateName(name); err != nil {
+		return err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	}
+	return nil
+}
+
+// setHold creates the hold that the acquisition requests, which begins with it.
+func (m *Mutex) setHold(a *acquisition) error {
+	l := m.locker
+	if l.config.Observer.Acquired != nil {
+		a.begin = time.Now()
+	}
+	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
+	kind := &kinds[m.kind]
+	if kind.owner != nil {
+		a.hold.Owner = kind.owner(m.permits)
+	}
+	if kind.complete != nil {
+		if err := kind.complete(m, a); err != nil {
+			return err
+		}
+	}
+	if a.wait && kind.places {
+		a.hold.Queue.Keep = placeTTL
+	}
+	if a.wait && m.writersFirst {
+		a.hold.ReadWrite.BlockReaders = placeTTL
+	}
+	return nil
+}
+
+// newHold returns a hold with a unique owner.
+func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
+	return &driver.Hold{
+		Kind:  kind,
+		Name:  name,
+		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
+		Count: 1,
+		TTL:   ttl,
+	}
+}
+
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
 // lease.
 func (l *Locker) acquire(a *acquisition) (*Lease, error) {
@@ -45,6 +130,17 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	}
 	defer l.active.Done()
 	return l.conclude(a, l.await(a))
+}
+
+// enter counts an acquisition as active, unless the locker is closed.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Err() != nil {
+		return false
+	}
+	l.active.Add(1)
+	return true
 }
 
 // await returns the result of the acquisition: of its own request, or of the queue for the
@@ -78,11 +174,14 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 	case r.grant.Verdict == driver.Refused:
 		r.err = a.refused(r.grant.Answer, nil)
 		a.abandonUnknown()
-	default:
+	case a.handsOff(r.grant):
 		r.grant.handOff = l.beginHandOff(a, r.grant)
 	}
 	return r, false
 }
+
+// handsOff reports whether holders in this process may hand a grant to each other.
+func (a *acquisition) handsOff(g grant) bool { return a.options.Passes > 0 && g.Reserved > 0 }
 
 // tryRepeatedly repeats the request until the store answers, within
 // [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
@@ -180,7 +279,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 		return nil, err
 	}
 	own.lease = lease
-	return &Lease{own: own}, nil
+	return &Lease{holding: own}, nil
 }
 
 // limitWait ends the waiting after wait, and with the caller's context. The function releases

@@ -53,7 +53,7 @@ type LostError = renewal.LostError
 // and also [ErrForeign] if Foreign is set.
 type NotAcquiredError struct {
 	Name    string
-	Kind    Kind
+	Kind    driver.Kind
 	TTL     time.Duration // of the holder's lease, or the first to end of several, unless renewed; zero: unknown
 	Foreign bool          // the name is in use by something other than a lock of this format
 	// OtherKind: a lock of another kind, which does not share names with this one, uses the name.
@@ -88,14 +88,27 @@ func (e *NotAcquiredError) Is(target error) bool {
 // Unwrap returns the cause that ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
-// TTLError describes why a time to live is rejected.
-type TTLError struct {
-	TTL, Min, Max time.Duration
+// RangeError describes why a number or a duration is rejected.
+type RangeError struct {
+	Of              string // "count", "TTL" or "life"
+	Value, Min, Max int64  // of a duration, in nanoseconds
+
+	duration bool
 }
 
-func (e *TTLError) Error() string {
-	if e.TTL < e.Min {
-		return fmt.Sprintf("lock: TTL %v is too short: a lease needs at least %v to be renewed in time (ticks of the wheel, drift and a round trip)", e.TTL, e.Min)
+func (e *RangeError) Error() string {
+	value, least, most := any(e.Value), any(e.Min), any(e.Max)
+	if e.duration {
+		value, least, most = time.Duration(e.Value), time.Duration(e.Min), time.Duration(e.Max)
 	}
-	return fmt.Sprintf("lock: TTL %v is too long: at most %v", e.TTL, e.Max)
+	return fmt.Sprintf("lock: %s %v is out of range: accepted are %v to %v", e.Of, value, least, most)
+}
+
+// inRange returns a *RangeError if n is out of range.
+func inRange[T int64 | time.Duration](of string, n, least, most T) error {
+	if least <= n && n <= most {
+		return nil
+	}
+	_, duration := any(n).(time.Duration)
+	return &RangeError{Of: of, Value: int64(n), Min: int64(least), Max: int64(most), duration: duration}
 }

@@ -50,7 +50,7 @@ func ExampleMulti_TryLock() {
 	// Output: taken: seat:12
 }
 
-func ExampleMultiLease_Tokens() {
+func ExampleLease_Tokens() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()

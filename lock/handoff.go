@@ -20,12 +20,8 @@ type handOff struct {
 	by    time.Time // no hand-off after that
 }
 
-// beginHandOff begins a hand-off if the acquisition wants one and the store reserved
-// tokens.
+// beginHandOff begins the hand-off of a grant for which the store reserved tokens.
 func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queue(queueOf(a.hold)).beginHandOff(a, g)
@@ -33,9 +29,6 @@ func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
 
 // beginHandOff is that of [Locker] for a caller that holds locker.mu.
 func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
-		return nil
-	}
 	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(a.options.passFor())}
 	return q.handOff
 }
@@ -91,7 +84,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 	}
 	w.abandonUnknown() // its earlier requests may still reach the store
 	q.dueNow = true
-	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own.token}, lease: lease}})
+	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own().token}, lease: lease}})
 	q.advance()
 	return true
 }
@@ -111,7 +104,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 		return nil
 	}
 	next.lease = lease
-	return &Lease{own: next}
+	return &Lease{holding: next}
 }
 
 // returnLease unlocks a lease whose waiter has left, in the background. The caller is an

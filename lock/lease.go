@@ -7,51 +7,90 @@ import (
 	"time"
 )
 
-// Lease is one hold of a lock. Its methods are safe for concurrent use.
+// Lease is one hold of a lock, or of several that [All] has taken together: it is lost when
+// one of them is. Its methods are safe for concurrent use.
 type Lease struct {
-	own  *ownership
-	done atomic.Bool
+	holding holding
+	done    atomic.Bool
 }
+
+// holding is an *[ownership] of one lock, or a *[together] of several.
+type holding interface {
+	// with returns a context derived from ctx that carries the ownership.
+	with(ctx context.Context) context.Context
+	state() state
+	tokens() []int64
+	// release ends one hold of each lock. used is false if the caller has not received the
+	// lease, for which [Options.MinHold] does not count then.
+	release(limitOf func(*Locker) limit, used bool) error
+}
+
+// state is a [renewal.Lease], or that of several.
+type state interface {
+	// Context ends with the lease. It carries no ownership.
+	Context() context.Context
+	Lost() <-chan struct{}
+	Err() error
+	Until() time.Time
+	Valid() bool
+	Beat()
+	// Key is the name.
+	Key() string
+	Owner() string
+}
+
+// own returns the ownership of a lease of one lock.
+func (l *Lease) own() *ownership { return l.holding.(*ownership) }
 
 // Context returns a context that ends with cause [ErrLost] when the lease is lost, and
 // with [ErrReleased] after the last Unlock. It carries the ownership, so that the lock
 // can be taken again with it, and the values, but not the cancellation, of the context
 // that the lock was acquired with.
-func (l *Lease) Context() context.Context { return l.own.with(l.own.lease.Context()) }
+func (l *Lease) Context() context.Context { return l.holding.with(l.holding.state().Context()) }
 
 // Lost is closed when the lease is lost. It stays open if the lease is unlocked first.
-func (l *Lease) Lost() <-chan struct{} { return l.own.lease.Lost() }
+func (l *Lease) Lost() <-chan struct{} { return l.holding.state().Lost() }
 
 // Err returns nil while the lease is held, then a *[LostError], or [ErrReleased] after
 // Unlock.
-func (l *Lease) Err() error { return l.own.lease.Err() }
+func (l *Lease) Err() error { return l.holding.state().Err() }
 
 // Until returns the instant up to which the lease is valid. A renewal extends it.
-func (l *Lease) Until() time.Time { return l.own.lease.Until() }
+func (l *Lease) Until() time.Time { return l.holding.state().Until() }
 
 // Valid reports whether the lease is valid now. It may end right afterwards.
-func (l *Lease) Valid() bool { return l.own.lease.Valid() }
+func (l *Lease) Valid() bool { return l.holding.state().Valid() }
 
 // Beat is the heartbeat of [Options.Heartbeat].
-func (l *Lease) Beat() { l.own.lease.Beat() }
+func (l *Lease) Beat() { l.holding.state().Beat() }
 
 // Token returns the fencing token, which is larger than that of every earlier grant of
 // this lock. Let the resource refuse a token smaller than the largest it has seen. The
 // token is not a secret. It is 0 if the store counts none, as for plain locks on Redis
-// unless they are configured to.
-func (l *Lease) Token() int64 { return l.own.token }
+// unless they are configured to, and for the locks of [All]: see Tokens.
+func (l *Lease) Token() int64 {
+	if own, one := l.holding.(*ownership); one {
+		return own.token
+	}
+	return 0
+}
 
-// Name returns the lock's name.
-func (l *Lease) Name() string { return l.own.name() }
+// Tokens returns the token of each lock, in the order in which [All] received them.
+// Tokens of different locks cannot be compared.
+func (l *Lease) Tokens() []int64 { return l.holding.tokens() }
 
-// Owner returns the owner as the store has it: "<client id>:<number>".
-func (l *Lease) Owner() string { return l.own.lease.Owner() }
+// Name returns the lock's name, or the names of several with commas between them.
+func (l *Lease) Name() string { return l.holding.state().Key() }
+
+// Owner returns the owner as the store has it: "<client id>:<number>". Several locks have
+// none in common.
+func (l *Lease) Owner() string { return l.holding.state().Owner() }
 
 // Unlock releases this hold; with the last hold, the lock becomes free. It returns
 // within [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already; a
-// request in flight is awaited.
-// A release without an answer is repeated in the background, except after
-// [Locker.Close].
+// request in flight is awaited. A release without an answer is repeated in the background,
+// except after [Locker.Close]. Several locks are released at the same time, and their errors
+// joined.
 //
 // With [Options.MinHold], the lock may become free later, and a release without an answer
 // is not repeated.
@@ -60,25 +99,20 @@ func (l *Lease) Owner() string { return l.own.lease.Owner() }
 // another holder may have been active. [ErrUnavailable] means that the release is not
 // confirmed; the store frees the lock after its TTL at the latest, or with the owner's last
 // hold.
-func (l *Lease) Unlock(ctx context.Context) error { return l.unlock(l.own.locker.unlocking(ctx), true) }
+func (l *Lease) Unlock(ctx context.Context) error {
+	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
+}
 
-// unlock is Unlock with a limit. used is false if the caller has not received the lease, for
-// which [Options.MinHold] does not count then.
-func (l *Lease) unlock(u limit, used bool) error {
+// unlock is Unlock with a limit for each locker; see holding.release.
+func (l *Lease) unlock(limitOf func(*Locker) limit, used bool) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
-	return l.own.unlock(u, used)
-}
-
-// holding is a [Lease], or a [MultiLease].
-type holding interface {
-	Within(ctx context.Context) (context.Context, context.CancelFunc)
-	Unlock(ctx context.Context) error
+	return l.holding.release(limitOf, used)
 }
 
 // use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].
-func use(ctx context.Context, l holding, f func(ctx context.Context) error) (err error) {
+func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
 	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
 	held, cancel := l.Within(ctx)
 	defer cancel()
@@ -89,7 +123,7 @@ func use(ctx context.Context, l holding, f func(ctx context.Context) error) (err
 // the lease does, with the cause of [Lease.Context]. It is for work that must stop with
 // its request as well as with the lease. Call the function when the work is done.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return within(l.own.with(ctx), l.own.lease.Context())
+	return within(l.holding.with(ctx), l.holding.state().Context())
 }
 
 // within returns a context derived from ctx that also ends with held.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -25,12 +25,13 @@ type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
 	// place maps each index of given to its index in sorted.
-	place []int
-	err   error // why given is invalid, or nil
+	place   []int
+	err     error // why given is invalid, or nil
+	maxWait maxWait
 }
 
 // All returns a handle on the members together: of any kind, permits as well, and of several
-// Lockers. Each is held with its own Options. A lock that is given twice is taken once;
+// Lockers. Each is waited for and held as its own MaxWait and Options say. A lock that is given twice is taken once;
 // permits of one name are one member, see [Permits.Several]. If two members exclude each
 // other, or there are none, the methods that acquire return an error. All panics if a member
 // is nil.
@@ -61,7 +62,7 @@ func (m *Multi) validate() error {
 		for _, next := range m.given[i+1:] {
 			switch {
 			case !member.blocks(next):
-			case member.kind == KindPermit && next.kind == KindPermit:
+			case member.kind == driver.KindPermit && next.kind == driver.KindPermit:
 				return fmt.Errorf("lock: All has permits of %q twice: take them together, with Permits.Several", member.name)
 			default:
 				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second would wait for the first", member.kind, next.kind, member.name)
@@ -93,48 +94,32 @@ func same(a, b driver.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
+// MaxWait returns a handle on the same locks that waits for them at most d in all, as
+// [Mutex.MaxWait]. All of it takes at most d and the [Config.RequestTimeout] of TryLock
+// together.
+func (m *Multi) MaxWait(d time.Duration) *Multi {
+	with := *m
+	with.maxWait = limitedTo(d)
+	return &with
+}
+
 // Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
 // is kept.
-func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
-	return m.acquire(ctx, forever)
+func (m *Multi) Lock(ctx context.Context) (*Lease, error) {
+	return m.acquire(ctx, m.maxWait.limit())
 }
 
 // TryLock acquires every lock if all are free, and otherwise returns a
 // *[NotAcquiredError] for the first that is not. All requests, and the Unlock of those
 // taken, take at most [Config.RequestTimeout] together, the longest of the members'. What
 // is not released by then is released in the background.
-func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
+func (m *Multi) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
-}
-
-// LockWithin acquires every lock and waits for them at most wait in all, as
-// [Mutex.LockWithin]. All of it takes at most wait and the [Config.RequestTimeout] of
-// TryLock together.
-func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
-	return m.acquire(ctx, max(wait, 0))
 }
 
 // Do is [Mutex.Do] for all the locks.
 func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	lease, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
-}
-
-// TryDo is [Mutex.TryDo] for all the locks.
-func (m *Multi) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	lease, err := m.TryLock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
-}
-
-// DoWithin is [Mutex.DoWithin] for all the locks.
-func (m *Multi) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	lease, err := m.LockWithin(ctx, wait)
 	if err != nil {
 		return err
 	}
@@ -153,7 +138,7 @@ func (m *Multi) requestTimeout() (longest time.Duration) {
 }
 
 // acquire takes the locks one by one, and releases those taken if one cannot be taken.
-func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, error) {
+func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -163,16 +148,16 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, e
 		defer cancel()
 		ctx = limited
 	}
-	l := &MultiLease{multi: m, lost: make(chan struct{})}
+	l := &together{multi: m, lost: make(chan struct{})}
 	// A loss ends the wait for the remaining locks.
 	l.held, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })()
 	for _, member := range m.sorted {
-		left := wait
+		left := member.maxWait.limit()
 		if wait < forever {
-			left = max(wait-time.Since(begin), 0)
+			left = min(left, max(wait-time.Since(begin), 0))
 		}
 		lease, err := member.acquire(waiting, left)
 		if err != nil {
@@ -180,22 +165,21 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, e
 			return nil, err
 		}
 		l.add(lease)
-		waiting = lease.own.with(waiting) //nolint:fatcontext // a value for each lock
+		waiting = lease.own().with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
 		l.giveBack(ctx)
 		return nil, err
 	}
-	return l, nil
+	return &Lease{holding: l}, nil
 }
 
-// MultiLease is the hold of several locks that were taken together. Its methods are
-// safe for concurrent use, and are those of [Lease] for all the locks.
-type MultiLease struct {
+// together is the hold of several locks that were taken together.
+type together struct {
 	multi  *Multi
 	leases []*Lease // parallel to multi.sorted
 
-	// held ends when a lease is lost, or with Unlock. It carries no ownership.
+	// held ends when a lease is lost, or with the release. It carries no ownership.
 	held context.Context
 	end  context.CancelCauseFunc
 
@@ -203,48 +187,39 @@ type MultiLease struct {
 	lostOnce sync.Once
 	stops    []func() bool // cancel the callbacks that watch the leases
 
-	done  atomic.Bool
 	mu    sync.Mutex
-	ended error // guarded by mu; Err's result after Unlock
+	ended error // guarded by mu; Err's result after the release
 }
 
 // add appends a lease, whose loss becomes the loss of l.
-func (l *MultiLease) add(lease *Lease) {
+func (l *together) add(lease *Lease) {
 	l.leases = append(l.leases, lease)
-	l.stops = append(l.stops, context.AfterFunc(lease.own.lease.Context(), func() { l.note(lease) }))
+	l.stops = append(l.stops, context.AfterFunc(lease.own().lease.Context(), func() { l.note(lease) }))
 }
 
 // note ends l if the lease was lost.
-func (l *MultiLease) note(lease *Lease) {
+func (l *together) note(lease *Lease) {
 	if err := lease.Err(); errors.Is(err, ErrLost) {
 		l.lostOnce.Do(func() { close(l.lost) })
 		l.end(err)
 	}
 }
 
-// Context returns a context that ends when one of the leases is lost, and with Unlock.
-// It carries the ownership of every lock.
-func (l *MultiLease) Context() context.Context { return l.with(l.held) }
+func (l *together) state() state { return l }
 
-// with returns a context derived from ctx that carries the ownership of every lock.
-func (l *MultiLease) with(ctx context.Context) context.Context {
+func (l *together) with(ctx context.Context) context.Context {
 	for _, lease := range l.leases {
-		ctx = lease.own.with(ctx) //nolint:fatcontext // a value for each lock
+		ctx = lease.own().with(ctx) //nolint:fatcontext // a value for each lock
 	}
 	return ctx
 }
 
-// Within is [Lease.Within] for all the locks.
-func (l *MultiLease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return within(l.with(ctx), l.held)
-}
+func (l *together) Context() context.Context { return l.held }
 
-// Lost is closed when one of the leases is lost. The others are held until Unlock.
-func (l *MultiLease) Lost() <-chan struct{} { return l.lost }
+// Lost is closed when one of the leases is lost. The others are held until the release.
+func (l *together) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while every lock is held, then the *[LostError] of a lost lease, or
-// [ErrReleased].
-func (l *MultiLease) Err() error {
+func (l *together) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended != nil {
@@ -254,7 +229,7 @@ func (l *MultiLease) Err() error {
 }
 
 // loss returns the first loss among the leases, or nil.
-func (l *MultiLease) loss() error {
+func (l *together) loss() error {
 	for _, lease := range l.leases {
 		if err := lease.Err(); errors.Is(err, ErrLost) {
 			return err
@@ -263,26 +238,31 @@ func (l *MultiLease) loss() error {
 	return nil
 }
 
-// Until returns the instant up to which all leases are valid.
-func (l *MultiLease) Until() time.Time {
+func (l *together) Until() time.Time {
 	return slices.MinFunc(l.leases, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }).Until()
 }
 
-// Valid reports whether all leases are valid now.
-func (l *MultiLease) Valid() bool {
+func (l *together) Valid() bool {
 	return l.Err() == nil && !slices.ContainsFunc(l.leases, func(lease *Lease) bool { return !lease.Valid() })
 }
 
-// Beat is the heartbeat of every lease.
-func (l *MultiLease) Beat() {
+func (l *together) Beat() {
 	for _, lease := range l.leases {
 		lease.Beat()
 	}
 }
 
-// Tokens returns the fencing tokens in the order in which [All] received the locks.
-// Tokens of different locks cannot be compared.
-func (l *MultiLease) Tokens() []int64 {
+func (l *together) Key() string {
+	var names []string
+	for _, member := range l.multi.given {
+		names = append(names, member.name)
+	}
+	return strings.Join(names, ",")
+}
+
+func (l *together) Owner() string { return "" }
+
+func (l *together) tokens() []int64 {
 	tokens := make([]int64, len(l.multi.given))
 	for i, place := range l.multi.place {
 		tokens[i] = l.leases[place].Token()
@@ -290,26 +270,18 @@ func (l *MultiLease) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock releases every lock, all at the same time, and returns their errors joined.
-func (l *MultiLease) Unlock(ctx context.Context) error {
-	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
-}
-
-// giveBack is Unlock for a caller that has not received l. What is not released when ctx
+// giveBack is release for a caller that has not received l. What is not released when ctx
 // ends is left to the cleanup.
-func (l *MultiLease) giveBack(ctx context.Context) {
-	_ = l.unlock(func(of *Locker) limit { return of.within(ctx) }, false)
+func (l *together) giveBack(ctx context.Context) {
+	_ = l.release(func(of *Locker) limit { return of.within(ctx) }, false)
 }
 
-// unlock is Unlock with a limit for each locker.
-func (l *MultiLease) unlock(limitOf func(*Locker) limit, used bool) error {
-	if l.done.Swap(true) {
-		return ErrNotHeld
-	}
+// release releases every lock, all at the same time, and returns their errors joined.
+func (l *together) release(limitOf func(*Locker) limit, used bool) error {
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		work.Go(func() { errs[i] = lease.unlock(limitOf(lease.own.locker), used) })
+		work.Go(func() { errs[i] = lease.unlock(limitOf, used) })
 	}
 	work.Wait()
 	for i, stop := range l.stops {

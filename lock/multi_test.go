@@ -48,6 +48,15 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	lease, err := lock.All(rw.Read(), one.ReadWrite("a").Read(), two.ReadWrite("a").Read()).TryLock(t.Context())
 	require.NoError(t, err, "readers hold a lock together")
 	assert.Len(t, lease.Tokens(), 3)
+	assert.Zero(t, lease.Token())
+	assert.Empty(t, lease.Owner())
+	assert.Equal(t, "a,a,a", lease.Name())
+
+	held, err := lock.All(one.Mutex("b"), one.Mutex("c")).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = lock.All(two.Mutex("b").MaxWait(time.Millisecond), two.Mutex("c")).Lock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "a member has a limit of its own")
+	require.NoError(t, held.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 
 	_, err = lock.All(one.Mutex("a"), one.Mutex("")).Lock(t.Context())
@@ -151,7 +160,7 @@ func TestMultiTakesPermits(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		available("b", 3)
 		_, err = lock.All(l.Mutex("a"), l.Permits("b").Several(0)).TryLock(t.Context())
-		var count *lock.CountError
+		var count *lock.RangeError
 		require.ErrorAs(t, err, &count)
 		require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
 	})
@@ -184,7 +193,7 @@ func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 		require.NoError(t, err)
 		begin := time.Now()
 		time.AfterFunc(600*time.Millisecond, func() { assert.NoError(t, first.Unlock(t.Context())) })
-		_, err = lock.All(l.Mutex("a"), l.Mutex("b")).LockWithin(t.Context(), time.Second)
+		_, err = lock.All(l.Mutex("a"), l.Mutex("b")).MaxWait(time.Second).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		about(t, time.Second, time.Since(begin))
 		require.NoError(t, second.Unlock(t.Context()))
@@ -232,7 +241,7 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 			require.ErrorContains(t, err, `"`+name+`"`)
 		}
 		store.set(func() { store.release = nil })
-		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).LockWithin(t.Context(), 5*time.Second)
+		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).MaxWait(5 * time.Second).Lock(t.Context())
 		require.NoError(t, err, "the cleanup repeats the release")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})

@@ -20,7 +20,7 @@ type ownership struct {
 	token  int64
 	// terms are nil for most ownerships: a process may have a million.
 	terms *terms
-	kind  Kind
+	kind  driver.Kind
 	// used is set once a hold was unlocked that its caller has received: MinHold counts.
 	used atomic.Bool
 	// reported is what the [Observer] knows of the lease, if there is one.
@@ -110,6 +110,14 @@ func (o *ownership) setUnknownUntil(t time.Time) {
 	}
 }
 
+func (o *ownership) state() state { return o.lease }
+
+func (o *ownership) tokens() []int64 { return []int64{o.token} }
+
+func (o *ownership) release(limitOf func(*Locker) limit, used bool) error {
+	return o.unlock(limitOf(o.locker), used)
+}
+
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
 
@@ -149,18 +157,21 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 // ownershipKey is the context key of an ownership.
 type ownershipKey struct {
 	locker *Locker
-	kind   Kind
+	kind   driver.Kind
 	name   string
 }
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func ownershipIn(ctx context.Context, l *Locker, kind Kind, name string) *ownership {
+func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
 	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
 	return o
 }
 
-// with returns a context derived from ctx that carries the ownership.
+// with returns a context derived from ctx that carries the ownership of a reentrant lock.
 func (o *ownership) with(ctx context.Context) context.Context {
+	if !kinds[o.kind].reentrant {
+		return ctx
+	}
 	return context.WithValue(ctx, ownershipKey{o.locker, o.kind, o.name()}, o)
 }
 
@@ -210,7 +221,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	case g.Verdict != driver.Granted || !o.add(): // an Unlock did not wait for this request
 		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.name())
 	}
-	return &Lease{own: o}, nil
+	return &Lease{holding: o}, nil
 }
 
 // add adds one hold to count, unless count is zero.

@@ -145,20 +145,5 @@ func (r *request) renewOwner() {
 // until returns the end of a lease's validity as the watchdog computes it, for a request
 // sent at t0.
 func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
-	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
-}
-
-// bound returns the context of one request. It keeps ctx's values and deadline, but not
-// its cancellation.
-func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
-}
-
-// requestBy returns the deadline of a request that begins now and has so much time.
-func (l *Locker) requestBy(timeout time.Duration) time.Time {
-	by := time.Now().Add(timeout)
-	if end := l.lastBy.Load(); end != nil && end.Before(by) {
-		return *end
-	}
-	return by
+	return renewal.Until(t0, ttl).Add(-l.tick)
 }

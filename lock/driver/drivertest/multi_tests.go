@@ -33,7 +33,7 @@ func (b *bench) all(l *lock.Locker, names ...string) *lock.Multi {
 	return lock.All(members...)
 }
 
-func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.MultiLease {
+func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.Lease {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
@@ -44,7 +44,7 @@ func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.MultiLease {
 	return lease
 }
 
-func (b *bench) unlockAll(lease *lock.MultiLease) {
+func (b *bench) unlockAll(lease *lock.Lease) {
 	b.Helper()
 	if err := lease.Unlock(b.Context()); err != nil {
 		b.Fatalf("unlock all: %v", err)
@@ -205,8 +205,8 @@ func waitsWhileItHoldsTheRest(b *bench) {
 	const ttl = 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(theirs, "b")
-	got := make(chan *lock.MultiLease)
-	go send(got, func() *lock.MultiLease { return b.lockAll(mine, "b", "a") })
+	got := make(chan *lock.Lease)
+	go send(got, func() *lock.Lease { return b.lockAll(mine, "b", "a") })
 	b.becomesTaken(theirs, "a")
 	time.Sleep(2 * ttl)
 	b.isTaken(theirs, "a")
@@ -279,7 +279,7 @@ func leavesNoneWhenCancelled(b *bench) {
 			return err
 		},
 		func(ctx context.Context) error {
-			_, err := b.all(mine, "c", "b", "a").LockWithin(ctx, hour)
+			_, err := b.all(mine, "c", "b", "a").MaxWait(hour).Lock(ctx)
 			return err
 		},
 		func(ctx context.Context) error {
@@ -298,7 +298,7 @@ func leavesNoneWhenCancelled(b *bench) {
 			b.Errorf("cancelled, it returns %v", err)
 		}
 		for _, name := range []string{"a", "b"} { // requests that were under way are released in the background
-			free, err := b.mutex(theirs, name).LockWithin(b.Context(), soon)
+			free, err := b.mutex(theirs, name).MaxWait(soon).Lock(b.Context())
 			if err != nil {
 				b.Fatalf("%q is left behind: %v", name, err)
 			}
@@ -307,8 +307,8 @@ func leavesNoneWhenCancelled(b *bench) {
 	}
 	begin := time.Now()
 	const wait = 200 * time.Millisecond
-	if _, err := b.all(mine, "c", "b", "a").LockWithin(b.Context(), wait); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("LockWithin returns %v", err)
+	if _, err := b.all(mine, "c", "b", "a").MaxWait(wait).Lock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("Lock returns %v", err)
 	}
 	if waited := time.Since(begin); waited < wait || waited > wait+time.Second+b.late() {
 		b.Errorf("waited %v instead of %v", waited, wait)
