@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,7 @@ type system struct {
 	id     string               // of its start, and how its clock is read
 	uptime func() time.Duration // since then
 	wall   func() time.Time
+	pwrite func(fd int, b []byte, at int64) (int, error)
 	peers  func(dir int, id string, receive func([]byte), missed func()) (peers, error)
 }
 
@@ -51,7 +53,7 @@ func linux() (system, error) {
 	}
 	offsets, _ := os.ReadFile("/proc/self/timens_offsets") // of a time namespace; other namespaces have none
 	id := strings.Join(append([]string{format}, strings.Fields(string(boot)+" "+string(offsets))...), " ")
-	return system{id, uptime, time.Now, openFIFO}, nil
+	return system{id, uptime, time.Now, syscall.Pwrite, openFIFO}, nil
 }
 
 func uptime() time.Duration {
@@ -64,8 +66,8 @@ func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
 
 // openClock returns the base of the folder's clock, and sets it for the first store since the
 // start of the system.
-func openClock(ctx context.Context, dir int, s system) (base int64, err error) {
-	f, err := openFile(ctx, ctx, dir, pathOfClock, true)
+func openClock(ctx context.Context, dir *folder, s system) (base int64, err error) {
+	f, err := dir.open(ctx, pathOfClock, true)
 	if err != nil {
 		return 0, err
 	}

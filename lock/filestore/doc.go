@@ -47,8 +47,14 @@ package filestore
 // Tests: suite_test.go, suite_real_test.go.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
-// Tests: lock/internal/machine/property_test.go.
+// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228.
 //
-// Messages, and the end of a process: peers.go, lock/internal/machine/owners.go.
+// Messages, and the end of a process: peers.go, subscription.go Store.ended(),
+// lock/internal/machine/owners.go.
+// Tests: store_test.go, killed_test.go. Planted: 229.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
+// Tests: store_test.go. Planted: 230.
+//
+// The folder of the command: cmd/leasewheel/internal/connect/folder.go.
+// Tests: cmd/leasewheel/folder_linux_test.go.

@@ -24,15 +24,15 @@ import (
 // which the newer valid one locates the content, and a write changes neither that slot nor what
 // it locates.
 type file struct {
+	in      *folder
 	fd      int
-	dir     int
 	path    string
 	content []byte // nil if there is none
 	seq, at uint64 // of the content
 }
 
 const (
-	slotSize   = 24 // sequence number, offset, length, checksum
+	slotSize   = 20 // sequence number, offset, length, checksum
 	contentAt  = 2 * slotSize
 	firstRead  = 4096
 	maxContent = 64 << 20
@@ -51,17 +51,16 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// openFile opens and locks a file, and reads it. It waits for other processes until a context
-// ends. A file that does not exist is created if create is set; otherwise the error is
-// unix.ENOENT.
-func openFile(ctx, ending context.Context, dir int, name string, create bool) (*file, error) {
+// open opens and locks a file, and reads it. It waits for other processes until ctx ends. A file
+// that does not exist is created if create is set; otherwise the error is unix.ENOENT.
+func (d *folder) open(ctx context.Context, name string, create bool) (*file, error) {
 	for {
-		fd, err := openAt(dir, name, create)
+		fd, err := openAt(d.fd, name, create)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		f := &file{fd: fd, dir: dir, path: name}
-		if err = f.lock(ctx, ending); err == nil {
+		f := &file{in: d, fd: fd, path: name}
+		if err = f.lock(ctx); err == nil {
 			var removed bool
 			if removed, err = f.read(); err == nil && !removed {
 				return f, nil
@@ -95,7 +94,7 @@ func openAt(dir int, name string, create bool) (fd int, err error) {
 
 // lock waits for the file's lock, and returns an error if a context has ended by then. It tries
 // without blocking, since a thread that waits for a stopped process cannot be called back.
-func (f *file) lock(ctx, ending context.Context) error {
+func (f *file) lock(ctx context.Context) error {
 	var deadline time.Time
 	for try, pause := 0, minPause; ; try++ {
 		err := unix.Flock(f.fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -104,8 +103,8 @@ func (f *file) lock(ctx, ending context.Context) error {
 			return fmt.Errorf("%w: %w", errBusy, ended)
 		case ended != nil:
 			return ended
-		case ending.Err() != nil:
-			return context.Cause(ending)
+		case f.in.ending.Err() != nil:
+			return context.Cause(f.in.ending)
 		case err == nil:
 			return nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
@@ -120,7 +119,7 @@ func (f *file) lock(ctx, ending context.Context) error {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-		case <-ending.Done():
+		case <-f.in.ending.Done():
 		}
 		timer.Stop()
 		pause = min(2*pause, maxPause)
@@ -198,22 +197,22 @@ func (f *file) write(content []byte) error {
 	if f.seq > 0 && contentAt+size > f.at {
 		at = f.at + uint64(len(f.content))
 	}
-	if err := writeFull(f.fd, content, int64(at)); err != nil {
+	if err := f.writeFull(content, int64(at)); err != nil {
 		return fmt.Errorf("%s: %w: %w", f.path, driver.ErrNotDone, err)
 	}
 	slot := make([]byte, slotSize)
 	binary.LittleEndian.PutUint64(slot, f.seq+1)
 	binary.LittleEndian.PutUint64(slot[8:], at<<32|size)
 	binary.LittleEndian.PutUint32(slot[16:], checksum(slot, content))
-	if err := writeFull(f.fd, slot, int64((f.seq+1)%2*slotSize)); err != nil {
+	if err := f.writeFull(slot, int64((f.seq+1)%2*slotSize)); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	f.content, f.seq, f.at = content, f.seq+1, at
 	return nil
 }
 
-func writeFull(fd int, b []byte, at int64) error {
-	n, err := syscall.Pwrite(fd, b, at)
+func (f *file) writeFull(b []byte, at int64) error {
+	n, err := f.in.pwrite(f.fd, b, at)
 	if err == nil && n < len(b) {
 		err = unix.ENOSPC
 	}
@@ -221,7 +220,7 @@ func writeFull(fd int, b []byte, at int64) error {
 }
 
 // remove removes the file. The caller closes it.
-func (f *file) remove() { unix.Unlinkat(f.dir, f.path, 0) } //nolint:errcheck // then it stays for another time
+func (f *file) remove() { unix.Unlinkat(f.in.fd, f.path, 0) } //nolint:errcheck // then it stays for another time
 
 // close unlocks the file: a process that is being started may still have a copy of it.
 func (f *file) close() {

@@ -3,12 +3,20 @@
 package filestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// folder is an open folder.
+type folder struct {
+	fd     int
+	ending context.Context // of its store
+	pwrite func(fd int, b []byte, at int64) (int, error)
+}
 
 // openFolder opens a folder, and creates it if need be. Another user could put symbolic links or
 // pipes into one that is not this user's alone.

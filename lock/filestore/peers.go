@@ -22,6 +22,8 @@ type peers interface {
 	// watch calls ended, once, when a store closes or its process ends, unless close comes
 	// first. Of one that is watched already it does nothing.
 	watch(id string, ended func())
+	// presence returns an open file that lets this store count as present, in any process.
+	presence() (*os.File, error)
 	// abandon ends this store as the end of the process does, for tests.
 	abandon()
 	// close ends this store. It waits for the functions that are called.
@@ -176,6 +178,14 @@ func waitForReader(f *os.File) error {
 		unix.Poll(poll, 0) //nolint:errcheck // the event is awaited
 		return poll[0].Revents&unix.POLLERR != 0
 	})
+}
+
+func (p *fifos) presence() (*os.File, error) {
+	fd, err := unix.Openat(p.dir, pathOfStores+p.id, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the named pipe of this process: %w", err)
+	}
+	return os.NewFile(uintptr(fd), pathOfStores+p.id), nil
 }
 
 func (p *fifos) abandon() {

@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -32,16 +34,15 @@ type requests = machine.Requests
 // Store keeps locks in a folder. Its methods are safe for concurrent use.
 type Store struct {
 	requests
-	dir    int
+	*folder
 	id     string
 	base   int64 // of the folder's clock
 	system system
 	peers  peers
 	arrive func(ctx context.Context) // for tests: a request reaches the folder
 
-	ending context.Context // ends with Close
 	end    context.CancelCauseFunc
-	using  sync.RWMutex // held for reading while dir is in use
+	using  sync.RWMutex // held for reading while the folder is in use
 	closed bool         // guarded by using
 
 	mu     sync.Mutex // guards what follows; notify is called with it
@@ -61,27 +62,28 @@ var errClosed = errors.New("the store is closed")
 
 // New opens the locks in a folder, which it creates if need be. The folder must belong to this
 // user alone and be on a local file system.
-func New(folder string) (*Store, error) {
+func New(path string) (*Store, error) {
 	system, err := linux()
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	return open(folder, system)
+	return open(path, system)
 }
 
-func open(folder string, system system) (_ *Store, err error) {
-	dir, err := openFolder(folder)
+func open(path string, system system) (_ *Store, err error) {
+	fd, err := openFolder(path)
 	if err != nil {
-		return nil, fmt.Errorf("filestore: the folder %s: %w", folder, err)
+		return nil, fmt.Errorf("filestore: the folder %s: %w", path, err)
 	}
-	s := &Store{dir: dir, id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func(context.Context) {}}
-	s.ending, s.end = context.WithCancelCause(context.Background())
-	if s.base, err = openClock(s.ending, dir, system); err == nil {
-		s.peers, err = system.peers(dir, s.id, s.receive, s.missed)
+	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func(context.Context) {}}
+	ending, end := context.WithCancelCause(context.Background())
+	s.folder, s.end = &folder{fd, ending, system.pwrite}, end
+	if s.base, err = openClock(ending, s.folder, system); err == nil {
+		s.peers, err = system.peers(fd, s.id, s.receive, s.missed)
 	}
 	if err != nil {
-		unix.Close(dir)
-		return nil, fmt.Errorf("filestore: the folder %s: %w", folder, err)
+		unix.Close(fd)
+		return nil, fmt.Errorf("filestore: the folder %s: %w", path, err)
 	}
 	s.requests = requests{Step: s.step, Client: s.client, Names: s.names}
 	return s, nil
@@ -110,7 +112,23 @@ func (s *Store) finish(leave func(peers)) error {
 	if s.sweeps != nil {
 		s.sweeps.Stop()
 	}
-	return unix.Close(s.dir)
+	return unix.Close(s.fd)
+}
+
+// Presence returns an open file for another process, which is to end the work of this one: while
+// any process has it open, what this store's clients hold is not free at once when their process
+// ends, but by its TTL.
+func (s *Store) Presence() (*os.File, error) {
+	done, err := s.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	file, err := s.peers.presence()
+	if err != nil {
+		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	return file, nil
 }
 
 // now is the time by the folder's clock.
@@ -126,9 +144,9 @@ func (s *Store) use() (done func(), err error) {
 	return s.using.RUnlock, nil
 }
 
-// open opens and locks a file, within use.
-func (s *Store) open(ctx context.Context, path string) (*file, error) {
-	f, err := openFile(ctx, s.ending, s.dir, path, true)
+// file opens and locks a file, within use.
+func (s *Store) file(ctx context.Context, path string) (*file, error) {
+	f, err := s.open(ctx, path, true)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)
 	}
@@ -137,7 +155,8 @@ func (s *Store) open(ctx context.Context, path string) (*file, error) {
 
 // fileOf returns the path of what is stored under a name of any form.
 func fileOf(folder, name string) string {
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
+	hash := sha256.Sum256([]byte(name))
+	sum := hex.EncodeToString(hash[:])
 	return folder + sum[:2] + "/" + sum[2:]
 }
 
@@ -154,7 +173,7 @@ func (s *Store) change(ctx context.Context, name string, change change) error {
 		return err
 	}
 	defer done()
-	f, err := s.open(ctx, fileOf(pathOfLocks, name))
+	f, err := s.file(ctx, fileOf(pathOfLocks, name))
 	if err != nil {
 		return err
 	}

@@ -16,3 +16,8 @@ func TestInRealTime(t *testing.T) {
 	require.NoError(t, err)
 	drivertest.Run(t, drivertest.Suite{Backend: func(t testing.TB) drivertest.Backend { return backend(t, s) }})
 }
+
+func TestAThousandKilledProcesses(t *testing.T) {
+	t.Parallel()
+	killMany(t, 1000)
+}

@@ -4,7 +4,9 @@ package filestore
 
 import (
 	"context"
+	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if folder := os.Getenv(contender); folder != "" {
+		contend(folder)
+		return
+	}
 	redistest.Parallel(16)
 	testmain.Run(m)
 }
@@ -29,7 +35,7 @@ func TestInBubble(t *testing.T) {
 		Backend: func(t testing.TB) drivertest.Backend {
 			start := time.Now()
 			uptime := func() time.Duration { return time.Since(start) }
-			return backend(t, system{"1 bubble", uptime, time.Now, newMailboxes().open})
+			return backend(t, system{"1 bubble", uptime, time.Now, syscall.Pwrite, newMailboxes().open})
 		},
 		Bubble: true,
 	})
@@ -103,7 +109,7 @@ type mailbox struct {
 	id       string
 	messages chan []byte
 	end      chan struct{}
-	presence presence // guarded by mailboxes.mu
+	as       presence // guarded by mailboxes.mu
 	watched  map[string]bool
 	running  sync.WaitGroup
 }
@@ -131,7 +137,7 @@ func (all *mailboxes) open(_ int, id string, receive func([]byte), _ func()) (pe
 func (m *mailbox) look(id string) presence {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	return m.of.all[id].presence
+	return m.of.all[id].as
 }
 
 func (m *mailbox) send(id string, message []byte) {
@@ -143,7 +149,7 @@ func (m *mailbox) send(id string, message []byte) {
 func (m *mailbox) watch(id string, ended func()) {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	if other := m.of.all[id]; !m.watched[id] && m.presence == present {
+	if other := m.of.all[id]; !m.watched[id] && m.as == present {
 		m.watched[id] = true
 		m.running.Go(func() {
 			select {
@@ -155,12 +161,14 @@ func (m *mailbox) watch(id string, ended func()) {
 	}
 }
 
+func (m *mailbox) presence() (*os.File, error) { return nil, nil }
+
 func (m *mailbox) abandon() { m.leave(dead) }
 func (m *mailbox) close()   { m.leave(closed) }
 
 func (m *mailbox) leave(as presence) {
 	m.of.mu.Lock()
-	m.presence = as
+	m.as = as
 	m.of.mu.Unlock()
 	close(m.end)
 	m.running.Wait()

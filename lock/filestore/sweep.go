@@ -72,7 +72,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 	for _, id := range gone { // nothing belongs to them any more
 		path := pathOfStores + id
 		if complete && (!strings.HasPrefix(path, pathOfNew) || s.old(path)) {
-			unix.Unlinkat(s.dir, path, 0) //nolint:errcheck // the next sweep does it
+			unix.Unlinkat(s.fd, path, 0) //nolint:errcheck // the next sweep does it
 		}
 	}
 	return left
@@ -80,7 +80,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 
 // claimSweep reports whether a sweep is due, which is this store's then.
 func (s *Store) claimSweep() bool {
-	f, err := openFile(s.ending, s.ending, s.dir, pathOfClock, true)
+	f, err := s.open(s.ending, pathOfClock, true)
 	if err != nil {
 		return false
 	}
@@ -99,7 +99,7 @@ func (s *Store) claimSweep() bool {
 func (s *Store) tidyFile(path string) (left, ok bool) {
 	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
 	defer cancel()
-	f, err := openFile(ctx, s.ending, s.dir, path, false)
+	f, err := s.open(ctx, path, false)
 	if err != nil {
 		return true, errors.Is(err, unix.ENOENT)
 	}
@@ -122,7 +122,7 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 func (s *Store) forget(path string) (left bool) {
 	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
 	defer cancel()
-	f, err := openFile(ctx, s.ending, s.dir, path, false)
+	f, err := s.open(ctx, path, false)
 	if err != nil {
 		return false
 	}
@@ -137,13 +137,13 @@ func (s *Store) forget(path string) (left bool) {
 // old reports whether a file was made long ago.
 func (s *Store) old(path string) bool {
 	var stat unix.Stat_t
-	err := unix.Fstatat(s.dir, path, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(s.fd, path, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	return err == nil && s.system.wall().Sub(time.Unix(stat.Mtim.Unix())) > time.Hour
 }
 
 // list returns the names in a folder; none if it cannot be read.
 func (s *Store) list(path string) []string {
-	fd, err := unix.Openat(s.dir, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(s.fd, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (s *Store) files(folder string) func(yield func(string) bool) {
 // contents calls decode with the content of a file, which it does not lock: a writer leaves the
 // version before its own alone.
 func (s *Store) contents(path string, decode func([]byte)) {
-	fd, err := openAt(s.dir, path, false)
+	fd, err := openAt(s.fd, path, false)
 	if err != nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 		return err
 	}
 	defer done()
-	f, err := s.open(ctx, fileOf(pathOfClients, c.ID))
+	f, err := s.file(ctx, fileOf(pathOfClients, c.ID))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -11,6 +12,9 @@ import (
 
 // Store keeps locks in a folder, on Linux.
 type Store struct{ driver.Store }
+
+// Presence returns an error.
+func (*Store) Presence() (*os.File, error) { return nil, driver.ErrUnsupported }
 
 // New returns an error: only Linux has all that the store needs.
 func New(string) (*Store, error) {
