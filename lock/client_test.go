@@ -40,7 +40,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 		err         error
 	}{
 		"answered": {200 * time.Millisecond, 200 * time.Millisecond, nil},
-		"mute":     {time.Hour, lock.DefaultRequestTimeout, context.DeadlineExceeded},
+		"mute":     {time.Hour, driver.DefaultRequestTimeout, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
