@@ -129,7 +129,7 @@ func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 			err := acquire(t.Context(), l)
 			assert.ErrorIs(t, err, lock.ErrUnavailable, name)
 			assert.NotErrorIs(t, err, lock.ErrNotAcquired, name)
-			assert.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout, name)
+			assert.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout, name)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestLockWithinEndsInAnOutage(t *testing.T) {
 		}
 		time.Sleep(20*time.Second - time.Millisecond)
 		require.Empty(t, ended)
-		time.Sleep(lock.DefaultRequestTimeout + 20*time.Millisecond)
+		time.Sleep(driver.DefaultRequestTimeout + 20*time.Millisecond)
 		require.Len(t, ended, len(within))
 	})
 }
@@ -201,9 +201,9 @@ func TestLockWithinEndsDuringTheSubscription(t *testing.T) {
 			}
 		})
 		begin := time.Now()
-		_, err := l.Mutex("a").MaxWait(lock.DefaultRequestTimeout / 2).Lock(t.Context())
+		_, err := l.Mutex("a").MaxWait(driver.DefaultRequestTimeout / 2).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+		require.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
 		store.set(func() { store.acquire, store.subscribe = nil, nil })
 		require.NoError(t, held.Unlock(t.Context()))
 	})
@@ -244,7 +244,7 @@ func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
 				f.set(func() { f.release = release })
 				begin := time.Now()
 				err := lease.Unlock(t.Context())
-				assert.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+				assert.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
 				if release == nil {
 					require.NoError(t, err)
 				} else {

@@ -40,7 +40,7 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 		answered    bool
 	}{
 		"answered": {200 * time.Millisecond, 200 * time.Millisecond, true},
-		"mute":     {time.Hour, lock.DefaultRequestTimeout, false}, // its own time ends with Close's
+		"mute":     {time.Hour, driver.DefaultRequestTimeout, false}, // its own time ends with Close's
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

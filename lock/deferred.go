@@ -8,11 +8,7 @@ import (
 	"time"
 )
 
-// Deferred is a function that runs once a lock is granted; see [Mutex.Go]. Its methods
-// are safe for concurrent use.
-//
-// It is a waiter whose result puts it into a pool: it has a goroutine for each step, and
-// none while it waits.
+// Deferred is a function that runs once a lock is granted; see [Mutex.Go].
 type Deferred struct {
 	mutex *Mutex
 	f     func(ctx context.Context) error
@@ -47,27 +43,21 @@ const (
 	neverRuns
 )
 
-// Go returns at once, and calls f as Do does when the lock is granted. Until then f has
-// no goroutine: it is an entry in the queue. For one lock, deferred functions and
-// goroutines in Lock are granted it in order of arrival; for a read lock, together.
-// [Config.MaxDeferred] and [Config.MaxRunning] bound them.
-//
-// If ctx ends before f is called, or Go returns an error, f is not called. The error is
-// one that Lock would return, or [ErrTooManyWaiters], [ErrTooManyDeferred], or that of
-// a context that cannot wait. Go panics if f is nil. After a MaxWait of 0 the lock is
-// requested once, as soon as there is a slot to run in.
+// Go returns at once, and calls f as Do does when the lock is granted. Until then f has no
+// goroutine: it is an entry in the queue, among the goroutines in Lock. [Config.MaxDeferred]
+// and [Config.MaxRunning] bound them. If ctx ends before f is called, or Go returns an error,
+// f is not called. After a MaxWait of 0 the lock is requested once, when there is a slot. Go
+// panics if f is nil.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
 	return m.deferred(ctx, m.maxWait.limit(), f)
 }
 
-// Done is closed when f has returned and the lock is unlocked, or when it is certain
-// that f is not called.
+// Done is closed after f and its Unlock, or if f will not be called.
 func (d *Deferred) Done() <-chan struct{} { return d.done }
 
 // Err returns nil until Done is closed. Then it returns f's error joined with that of
-// [Lease.Unlock]; a *[PanicError] if f panicked; or, if f was not called, an error that
-// Lock might have returned, [ErrCancelled], or [ErrLost] if the lease ended before
-// there was a slot to run in.
+// [Lease.Unlock], a *[PanicError], or, if f was not called, an error that Lock might have
+// returned, [ErrCancelled], or [ErrLost] if the lease ended before there was a slot to run in.
 func (d *Deferred) Err() error {
 	select {
 	case <-d.done:
@@ -77,8 +67,7 @@ func (d *Deferred) Err() error {
 	}
 }
 
-// Wait waits until Done is closed and returns Err. If ctx ends first, Wait returns its
-// cause; the function is not affected.
+// Wait waits until Done is closed and returns Err, or the cause of ctx.
 func (d *Deferred) Wait(ctx context.Context) error {
 	defer yieldSlot(ctx)()
 	select {
@@ -89,10 +78,8 @@ func (d *Deferred) Wait(ctx context.Context) error {
 	}
 }
 
-// Cancel prevents the call of f, and reports whether it did. The place in the queue,
-// and a grant that the store may have made, are released in the background; then Done
-// is closed, with an error that matches [ErrCancelled]. To end a running f, end its
-// context.
+// Cancel prevents the call of f, and reports whether it did. Its place in the queue, and its
+// grant, are released in the background.
 func (d *Deferred) Cancel() bool {
 	if !d.decision.CompareAndSwap(undecided, neverRuns) {
 		return false

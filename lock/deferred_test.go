@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -216,7 +217,7 @@ func TestCancelDeferred(t *testing.T) {
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}
 		time.Sleep(time.Second)
-		info, err := l.Inspect(t.Context(), "a")
+		info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
 		require.NoError(t, err)
 		assert.Len(t, info.Waiters, 1, "the places at the store are given back")
 		unlock(t, holder)
@@ -507,7 +508,7 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 			}
 		})
 		_ = l.Close()
-		about(t, lock.DefaultRequestTimeout, time.Since(begin))
+		about(t, driver.DefaultRequestTimeout, time.Since(begin))
 		require.ErrorIs(t, d.Wait(t.Context()), lock.ErrLost)
 	})
 }

@@ -4,9 +4,9 @@
 // # Quick start
 //
 // A [Locker] joins a store to a watchdog: package redisstore on Redis, or quorum on several
-// independent servers. (Package [driver] is for authors of stores; it has the kinds of
-// locks, their limits, and what inspection returns.) Its methods return handles by name,
-// which are cheap values. A granted lock is a [Lease]:
+// independent servers. ([driver] is for authors of stores; it has the kinds of locks, their
+// limits, and what inspection returns.) Its methods return handles by name, which are cheap.
+// A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)
@@ -27,7 +27,7 @@
 //
 // The owner of a lock is a context, since Go has no thread ids: every context derived from
 // [Lease.Context] carries the ownership. Locking the same name with it raises the hold
-// count instead of waiting.
+// count instead of waiting. All methods are safe for concurrent use.
 //
 // # When the store does not answer
 //
@@ -41,10 +41,9 @@
 //
 // The waiters of one name in one process form a queue, whose head alone sends requests. It
 // is woken by the store's message, by the end of the holder's lease, or by a slow poll (or
-// an [Options.Retry]) if both fail. The heads of different processes wait in a queue in the store.
-// The release of a [Mutex] grants it to the first of them, until its first renewal for a
-// fourth of its TTL, at least 1 s, in case that process has died. Clients of other
-// libraries get every other turn. [Locker.Fair] keeps the order across all processes.
+// an [Options.Retry]) if both fail. The heads of different processes wait in a queue in the
+// store. The release of a [Mutex] grants it to the first of them. Clients of other libraries
+// get every other turn. [Locker.Fair] keeps the order across all processes.
 //
 // # Errors
 //

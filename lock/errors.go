@@ -9,41 +9,25 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// The errors of this package match these; [errors.Is] finds which.
+// The errors of this package match these; [errors.Is] finds which. The table above has what
+// each means, and what to do.
 var (
-	// ErrNotAcquired: another owner holds the lock; the error is a *[NotAcquiredError].
-	ErrNotAcquired = errors.New("lock: not acquired")
-	// ErrTooManyWaiters: [Config.MaxWaiters]. It matches ErrNotAcquired, too.
-	ErrTooManyWaiters = errors.New("lock: too many waiters")
-	// ErrRetriesExhausted: [Options.Retry] has stopped.
+	ErrNotAcquired      = errors.New("lock: not acquired")
+	ErrTooManyWaiters   = errors.New("lock: too many waiters")
 	ErrRetriesExhausted = errors.New("lock: retries exhausted")
-	// ErrForeign: something other than a lock of this format uses the name, such as a lock
-	// of another library.
-	ErrForeign = driver.ErrForeign
-	// ErrUpgrade: the write lock was requested with the context of a read lease. Unlock the
-	// read lock first, and read the data again once the write lock is granted.
-	ErrUpgrade = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
-	// ErrUnavailable: the store did not answer, or could not serve the request, for as long
-	// as the method repeats it; the caller's own grant may be there.
-	ErrUnavailable = driver.ErrUnavailable
-	// ErrNotDone: the request has changed nothing and will change nothing.
-	ErrNotDone     = driver.ErrNotDone
-	ErrUnsupported = driver.ErrUnsupported
-	// ErrOverflow: a count would leave the range of -MaxCount to MaxCount; it is unchanged.
-	ErrOverflow = errors.New("lock: the count would be out of range")
-	ErrClosed   = errors.New("lock: the locker is closed")
-
-	// ErrLost: the lease was lost; the error is a *[LostError].
-	ErrLost     = renewal.ErrLost
-	ErrReleased = renewal.ErrReleased
-	ErrNotHeld  = errors.New("lock: the lease was already unlocked")
-	// ErrNotRepeated: a failed release is not repeated in the background. Without this
-	// error it is, until the store has confirmed it or the TTL has passed.
-	ErrNotRepeated = errors.New("lock: the release is not repeated")
-
-	ErrCancelled = errors.New("lock: the deferred function was cancelled")
-	// ErrTooManyDeferred: [Config.MaxDeferred].
-	ErrTooManyDeferred = errors.New("lock: too many deferred functions")
+	ErrTooManyDeferred  = errors.New("lock: too many deferred functions")
+	ErrForeign          = driver.ErrForeign
+	ErrUpgrade          = errors.New("lock: a holder of the read lock cannot take the write lock: unlock the read lock first")
+	ErrUnavailable      = driver.ErrUnavailable
+	ErrNotDone          = driver.ErrNotDone
+	ErrUnsupported      = driver.ErrUnsupported
+	ErrOverflow         = errors.New("lock: the count would be out of range")
+	ErrClosed           = errors.New("lock: the locker is closed")
+	ErrLost             = renewal.ErrLost
+	ErrReleased         = renewal.ErrReleased
+	ErrNotHeld          = errors.New("lock: the lease was already unlocked")
+	ErrNotRepeated      = errors.New("lock: the release is not repeated")
+	ErrCancelled        = errors.New("lock: the deferred function was cancelled")
 )
 
 // LostError describes the loss of a lease: which one, and why.
@@ -80,12 +64,12 @@ func (e *NotAcquiredError) Error() string {
 	return fmt.Sprintf("lock: %q not acquired: %s", e.Name, held)
 }
 
-// Is reports whether target is one of the sentinels that this error stands for.
+// Is finds ErrNotAcquired and ErrForeign.
 func (e *NotAcquiredError) Is(target error) bool {
 	return target == ErrNotAcquired || e.Foreign && target == ErrForeign
 }
 
-// Unwrap returns the cause that ended the wait.
+// Unwrap returns Cause.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
 // RangeError describes why a number or a duration is rejected.

@@ -24,7 +24,7 @@ func ExampleLocker_Inspect() {
 
 	var t locktest.Scope // another process
 	defer t.End()
-	info, err := server.Locker(&t, unhurried).Inspect(ctx, "orders:42")
+	info, err := server.Locker(&t, unhurried).Inspect(ctx, "orders:42", driver.KindMutex)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func ExampleLocker_ForceRelease() {
 	// the holder has lost it: true
 }
 
-func ExamplePermits_Inspect() {
+func ExampleLocker_Inspect_permits() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -106,7 +106,7 @@ func ExamplePermits_Inspect() {
 	}
 	defer lease.Unlock(ctx)
 
-	info, err := exports.Inspect(ctx)
+	info, err := locker.Inspect(ctx, "exports", driver.KindPermit)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func ExamplePermits_Inspect() {
 	// in use, this one: true
 }
 
-func ExampleSemaphore_Inspect() {
+func ExampleLocker_Inspect_semaphore() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -127,11 +127,8 @@ func ExampleSemaphore_Inspect() {
 	if _, err := downloads.TrySetPermits(ctx, 3); err != nil {
 		log.Fatal(err)
 	}
-	for _, inspect := range []func(context.Context) (driver.Info, error){
-		downloads.Inspect,
-		func(ctx context.Context) (driver.Info, error) { return locker.Inspect(ctx, "downloads") }, // cannot see the kind
-	} {
-		info, err := inspect(ctx)
+	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindMutex} { // a number does not show its kind
+		info, err := locker.Inspect(ctx, "downloads", kind)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -142,7 +139,7 @@ func ExampleSemaphore_Inspect() {
 	// mutex, count 3, foreign "string"
 }
 
-func ExampleLatch_Inspect() {
+func ExampleLocker_Inspect_latch() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -150,7 +147,7 @@ func ExampleLatch_Inspect() {
 	if _, err := ready.TrySetCount(ctx, 2); err != nil {
 		log.Fatal(err)
 	}
-	info, err := ready.Inspect(ctx)
+	info, err := locker.Inspect(ctx, "ready", driver.KindLatch)
 	fmt.Println(info.Kind, info.Count, err)
 	// Output: countdown latch 2 <nil>
 }

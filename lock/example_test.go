@@ -318,7 +318,7 @@ func ExampleLocker_Fair() {
 			}
 		})
 		for waiting := 0; waiting <= i; { // first come, first served
-			info, err := here.Inspect(ctx, "printer")
+			info, err := here.Inspect(ctx, "printer", driver.KindMutex)
 			if err != nil {
 				log.Fatal(err)
 			}

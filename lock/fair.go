@@ -12,15 +12,9 @@ import (
 // in that time.
 const placeTTL = 5 * time.Second
 
-// Fair returns a handle on the fair lock called name. Waiters of all processes get it
-// in the order in which their requests reached the store; TryLock does not overtake
-// them. A waiter that gives up leaves the queue at once; one whose process died is
-// skipped after 5 s.
-//
-// A fair lock and a Mutex of one name are the same lock, but Mutex callers do not enter
-// the fair queue: they send a request every [Config.Poll]. A waiter of a fair lock
-// costs the store a channel. The first one of the queue sends a request every 1.7 s, and
-// each process one for every 500 others of its waiters; see [driver.PlaceKeeper].
+// Fair returns a handle on the fair lock called name. Waiters of all processes get it in the
+// order in which their requests reached the store; TryLock does not overtake them. A Mutex of
+// the name is the same lock, without that queue.
 func (l *Locker) Fair(name string) *Mutex {
 	return &Mutex{locker: l, kind: driver.KindFair, name: name}
 }

@@ -430,13 +430,13 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				return unavailable{}
 			})
 		})
-		_, err = l.Fair("a").MaxWait(lock.DefaultRequestTimeout).Lock(t.Context())
+		_, err = l.Fair("a").MaxWait(driver.DefaultRequestTimeout).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
 		line := fairQueue{T: t}
 		line.join("next", l)
 		require.NoError(t, holder.Unlock(t.Context()))
-		line.isServed(2*lock.DefaultRequestTimeout, "next")
+		line.isServed(2*driver.DefaultRequestTimeout, "next")
 	})
 }
 
@@ -492,7 +492,7 @@ func TestCloseIsBoundedWhileRequestsHang(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		begin := time.Now()
 		_ = l.Close()
-		about(t, lock.DefaultRequestTimeout-100*time.Millisecond, time.Since(begin)) // when the request ends
+		about(t, driver.DefaultRequestTimeout-100*time.Millisecond, time.Since(begin)) // when the request ends
 		<-gone
 		f.set(func() { f.acquire = nil })
 	})

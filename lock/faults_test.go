@@ -44,7 +44,7 @@ func TestNoReplyToAnAcquisition(t *testing.T) {
 		_, err := l.Mutex("a").TryLock(t.Context())
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
-		about(t, lock.DefaultRequestTimeout, time.Since(begin))
+		about(t, driver.DefaultRequestTimeout, time.Since(begin))
 
 		other := server.Locker(t, lock.Config{TTL: time.Hour})
 		_, err = other.Mutex("a").TryLock(t.Context())
@@ -83,7 +83,7 @@ func TestAcquisitionArrivesAfterItsRelease(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 		late.Wait()
-		time.Sleep(2 * lock.DefaultRequestTimeout)
+		time.Sleep(2 * driver.DefaultRequestTimeout)
 		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
 		require.NoError(t, err, "the late grant was swept up")
 		require.NoError(t, next.Unlock(t.Context()))
@@ -143,7 +143,7 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 			limit time.Duration // of the context, from the Unlock on
 			takes time.Duration
 		}{
-			{"ended before", -time.Second, lock.DefaultRequestTimeout},
+			{"ended before", -time.Second, driver.DefaultRequestTimeout},
 			{"ends meanwhile", 300 * time.Millisecond, 300 * time.Millisecond},
 		} {
 			lease, err := l.Mutex(test.name).Lock(t.Context())
@@ -246,7 +246,7 @@ func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
 		_, err := l.Mutex("a").MaxWait(100 * time.Millisecond).Lock(t.Context())
-		about(t, lock.DefaultRequestTimeout, time.Since(begin))
+		about(t, driver.DefaultRequestTimeout, time.Since(begin))
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
 		store.set(func() {

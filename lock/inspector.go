@@ -20,28 +20,20 @@ func (l *Locker) inspector() (driver.Inspector, error) {
 	return nil, fmt.Errorf("%w: this store cannot inspect its locks", driver.ErrUnsupported)
 }
 
-// Inspect returns the holders and the waiters of the lock called name. Semaphores and
-// latches have Inspect methods of their own, since their data does not show their kind.
-func (l *Locker) Inspect(ctx context.Context, name string) (driver.Info, error) {
-	return l.inspect(ctx, name, driver.KindMutex)
-}
-
-// inspect returns the state of a lock. as is the kind of a semaphore or latch, or
-// KindMutex if the kind is unknown.
-func (l *Locker) inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
+// Inspect returns the state of the lock called name: its holders, its waiters, and the count
+// of a semaphore or latch. Redis' data does not show the kind of a count: kind is that of a
+// semaphore, permit or latch, and KindMutex of all other locks.
+func (l *Locker) Inspect(ctx context.Context, name string, kind driver.Kind) (driver.Info, error) {
 	ask := func(store driver.Inspector, ctx context.Context, name string) (driver.Info, error) {
-		return store.Inspect(ctx, name, as)
+		return store.Inspect(ctx, name, kind)
 	}
 	return l.withInspector(ctx, name, ask, l.repeats)
 }
 
-// ForceRelease takes the lock called name, of any kind but semaphores, permits and
-// latches, from its holder, and wakes its waiters. It returns the state that it ended.
-// A value that is not a lock of this format stays; Info.Foreign names its type.
-//
-// A holder that is alive notices at its next renewal, after a third of its TTL at most.
-// Until then two holders may be active, separated only by their fencing tokens. After
-// an error that does not match [ErrNotDone], inspect the lock before another try.
+// ForceRelease takes the lock called name from its holder, and wakes its waiters; it is for no
+// semaphore and no latch. It returns the state that it ended. A holder that is alive notices
+// at its next renewal, after a third of its TTL at most; until then only fencing tokens
+// separate two holders.
 func (l *Locker) ForceRelease(ctx context.Context, name string) (driver.Info, error) {
 	return l.withInspector(ctx, name, driver.Inspector.ForceRelease, func(err error) bool {
 		return l.repeats(err) && errors.Is(err, ErrNotDone)
@@ -69,16 +61,11 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 	return info, err
 }
 
-// List yields every held lock, and every semaphore with expiring permits in use, whose
-// name matches pattern: each once, in no order. "*" matches any text, "?" one
-// character, "[a-z]" one of a range, "[^a-z]" one outside it; "\" makes a character
-// literal. A malformed pattern yields a *[NameError].
-//
-// Locks are read as the loop proceeds; one that is taken or freed meanwhile may be
-// missing. An error, with an empty Info, means that some are missing; the loop may
-// continue. A node of a cluster that does not answer is such an error, which names it, and
-// delays the locks of no other. The store bounds each request of a list, Redis by 5 s, and
-// ctx bounds them all. List keeps 8 bytes, and a map's overhead, for each lock.
+// List yields every held lock, and every semaphore with expiring permits in use, whose name
+// matches pattern: each once, in no order. "*" matches any text, "?" one character, "[a-z]"
+// one of a range, "[^a-z]" one outside it; "\" makes a character literal. Locks are read as
+// the loop proceeds. An error, with an empty Info, means that some are missing, such as those
+// of a cluster's node; the loop may continue.
 func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		p, err := parsePattern(pattern)
@@ -87,7 +74,7 @@ func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[driver.Info
 			return
 		}
 		if p.exact {
-			if info, err := l.Inspect(ctx, pattern); err != nil || info.Held() {
+			if info, err := l.Inspect(ctx, pattern, driver.KindMutex); err != nil || info.Held() {
 				yield(info, err)
 			}
 			return

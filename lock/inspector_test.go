@@ -80,7 +80,7 @@ func TestWhichRequestsAreRepeated(t *testing.T) {
 					}
 				}
 				stand()
-				info, err := l.Inspect(t.Context(), "a")
+				info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
 				if test.inspects > 1 || test.forced == nil {
 					require.NoError(t, err)
 					assert.True(t, info.Held())
@@ -109,7 +109,7 @@ func TestInspectEnds(t *testing.T) {
 		l, store := inspectorLocker(t, locktest.StartMemory(t), lock.Config{RetryFor: 5 * time.Second})
 		store.examine = lostRequest
 		begin := time.Now()
-		_, err := l.Inspect(t.Context(), "a")
+		_, err := l.Inspect(t.Context(), "a", driver.KindMutex)
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.InDelta(t, 5*time.Second, time.Since(begin), float64(2*time.Second))
 
@@ -117,7 +117,7 @@ func TestInspectEnds(t *testing.T) {
 		enough := errors.New("enough")
 		time.AfterFunc(500*time.Millisecond, func() { cancel(enough) })
 		begin = time.Now()
-		_, err = l.Inspect(ctx, "a")
+		_, err = l.Inspect(ctx, "a", driver.KindMutex)
 		require.ErrorIs(t, err, enough)
 		assert.Less(t, time.Since(begin), time.Second)
 	})

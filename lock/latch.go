@@ -8,9 +8,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Latch is a handle on one countdown latch. It is cheap, and its methods are safe for
-// concurrent use. A latch that was never set, or has reached zero, is open, and can be
-// set again. A waiter may miss an opening if the latch is set again at once.
+// Latch is a handle on one countdown latch. One that was never set, or has reached zero, is
+// open, and can be set again, which a waiter may not notice.
 type Latch struct {
 	locker *Locker
 	name   string
@@ -19,11 +18,7 @@ type Latch struct {
 // Latch returns a handle on the latch called name.
 func (l *Locker) Latch(name string) *Latch { return &Latch{locker: l, name: name} }
 
-// Name returns the latch's name.
-func (l *Latch) Name() string { return l.name }
-
-// TrySetCount closes an open latch until it was counted down n times, 1 to [driver.MaxCount].
-// It reports whether it did so.
+// TrySetCount closes an open latch for n countdowns, and reports success.
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if err := validateCount(n, 1); err != nil {
 		return false, err
@@ -32,9 +27,8 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	return counted.Done, err
 }
 
-// CountDown lowers the count by one. At zero the latch is open; the count of an open
-// latch stays zero. After an error that matches [ErrUnavailable] but not [ErrNotDone],
-// the count may have been lowered.
+// CountDown lowers the count of a closed latch by one. After an error that matches
+// [ErrUnavailable] but not [ErrNotDone], the count may have been lowered.
 func (l *Latch) CountDown(ctx context.Context) error {
 	_, err := l.locker.count(ctx, driver.KindLatch, l.name, driver.CountAdd, -1)
 	return err
@@ -46,20 +40,13 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 	return counted.Count, err
 }
 
-// Inspect returns the count in Info.Count, and the number of waiting clients.
-// Info.Counted is false if the latch is open.
-func (l *Latch) Inspect(ctx context.Context) (driver.Info, error) {
-	return l.locker.inspect(ctx, l.name, driver.KindLatch)
-}
-
 // Delete opens the latch and reports whether it was closed.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	counted, err := l.locker.count(ctx, driver.KindLatch, l.name, driver.CountDelete, 0)
 	return counted.Done, err
 }
 
-// Wait waits until the latch is open, even while the store does not answer. If ctx ends
-// first, the error matches its cause.
+// Wait waits until the latch is open, even while the store does not answer.
 func (l *Latch) Wait(ctx context.Context) error {
 	err := l.locker.acquireNoLease(ctx, l.locker.newHold(driver.KindLatch, l.name, l.locker.resendWindow()), forever)
 	var closed *NotAcquiredError

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Lease is one hold of a lock, or of several that [All] has taken together: it is lost when
-// one of them is. Its methods are safe for concurrent use.
+// Lease is one hold of a lock, or of several by [All]: lost when one of them is.
 type Lease struct {
 	holding holding
 	done    atomic.Bool
@@ -42,20 +41,18 @@ type state interface {
 // own returns the ownership of a lease of one lock.
 func (l *Lease) own() *ownership { return l.holding.(*ownership) }
 
-// Context returns a context that ends with cause [ErrLost] when the lease is lost, and
-// with [ErrReleased] after the last Unlock. It carries the ownership, so that the lock
-// can be taken again with it, and the values, but not the cancellation, of the context
-// that the lock was acquired with.
+// Context returns a context that ends with cause [ErrLost] when the lease is lost, and with
+// [ErrReleased] after the last Unlock. It carries the ownership, and the values, but not the
+// cancellation, of the context of the acquisition.
 func (l *Lease) Context() context.Context { return l.holding.with(l.holding.state().Context()) }
 
-// Lost is closed when the lease is lost. It stays open if the lease is unlocked first.
+// Lost is closed when the lease is lost, unless it is unlocked first.
 func (l *Lease) Lost() <-chan struct{} { return l.holding.state().Lost() }
 
-// Err returns nil while the lease is held, then a *[LostError], or [ErrReleased] after
-// Unlock.
+// Err returns nil while the lease is held, then a *[LostError] or [ErrReleased].
 func (l *Lease) Err() error { return l.holding.state().Err() }
 
-// Until returns the instant up to which the lease is valid. A renewal extends it.
+// Until returns the instant up to which the lease is valid, unless renewed.
 func (l *Lease) Until() time.Time { return l.holding.state().Until() }
 
 // Valid reports whether the lease is valid now. It may end right afterwards.
@@ -64,10 +61,9 @@ func (l *Lease) Valid() bool { return l.holding.state().Valid() }
 // Beat is the heartbeat of [Options.Heartbeat].
 func (l *Lease) Beat() { l.holding.state().Beat() }
 
-// Token returns the fencing token, which is larger than that of every earlier grant of
-// this lock. Let the resource refuse a token smaller than the largest it has seen. The
-// token is not a secret. It is 0 if the store counts none, as for plain locks on Redis
-// unless they are configured to, and for the locks of [All]: see Tokens.
+// Token returns the fencing token, which is larger than that of every earlier grant of this
+// lock. It is not a secret. It is 0 if the store counts none, as for plain locks on Redis by
+// default, and for the locks of [All]: see Tokens.
 func (l *Lease) Token() int64 {
 	if own, one := l.holding.(*ownership); one {
 		return own.token
@@ -75,30 +71,21 @@ func (l *Lease) Token() int64 {
 	return 0
 }
 
-// Tokens returns the token of each lock, in the order in which [All] received them.
-// Tokens of different locks cannot be compared.
+// Tokens returns the token of each lock, in the order in which [All] got them.
 func (l *Lease) Tokens() []int64 { return l.holding.tokens() }
 
-// Name returns the lock's name, or the names of several with commas between them.
+// Name returns the lock's name; of several, joined by commas.
 func (l *Lease) Name() string { return l.holding.state().Key() }
 
-// Owner returns the owner as the store has it: "<client id>:<number>". Several locks have
-// none in common.
+// Owner returns the owner in the store, "<client id>:<number>", or "" of several.
 func (l *Lease) Owner() string { return l.holding.state().Owner() }
 
-// Unlock releases this hold; with the last hold, the lock becomes free. It returns
-// within [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already; a
-// request in flight is awaited. A release without an answer is repeated in the background,
-// except after [Locker.Close]. Several locks are released at the same time, and their errors
-// joined.
-//
-// With [Options.MinHold], the lock may become free later, and a release without an answer
-// is not repeated.
-//
-// A second Unlock returns [ErrNotHeld]. [ErrLost] means that the lease had ended before, so
-// another holder may have been active. [ErrUnavailable] means that the release is not
-// confirmed; the store frees the lock after its TTL at the latest, or with the owner's last
-// hold.
+// Unlock releases this hold; with the last hold, the lock becomes free. It returns within
+// [Config.RequestTimeout], and sooner if ctx ends, unless ctx has ended already; a request in
+// flight is awaited. Without an answer the error matches [ErrUnavailable] and the release is
+// repeated in the background, except after [Locker.Close] and with [Options.MinHold]; the
+// store frees the lock after its TTL at the latest, or with the owner's last hold. [ErrLost]
+// means that the lease had ended before, so another holder may have been active.
 func (l *Lease) Unlock(ctx context.Context) error {
 	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
 }
@@ -119,9 +106,8 @@ func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err 
 	return f(held)
 }
 
-// Within returns a context derived from ctx that carries the ownership and also ends when
-// the lease does, with the cause of [Lease.Context]. It is for work that must stop with
-// its request as well as with the lease. Call the function when the work is done.
+// Within returns a context derived from ctx that also carries the ownership and ends when the
+// lease does. Call the function when the work is done.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within(l.holding.with(ctx), l.holding.state().Context())
 }

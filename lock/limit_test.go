@@ -36,7 +36,7 @@ func TestShutdownOfManyLocksTakesOneRequestTimeout(t *testing.T) {
 			}
 		})
 		took, err := shutDown(l, 500*time.Millisecond)
-		assert.LessOrEqual(t, took, 500*time.Millisecond+lock.DefaultRequestTimeout+later)
+		assert.LessOrEqual(t, took, 500*time.Millisecond+driver.DefaultRequestTimeout+later)
 		var left *lock.UnreleasedError
 		require.ErrorAs(t, err, &left)
 		require.Len(t, left.Names, 200)
@@ -81,7 +81,7 @@ func TestTryBehindALateResetTakesOneRequestTimeout(t *testing.T) {
 				store.set(func() { store.acquire, store.count = lateReset(), lateReset() })
 				begin := time.Now()
 				require.ErrorIs(t, call(l, lease.Context()), lock.ErrUnavailable)
-				assert.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+				assert.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
 				store.set(func() { store.acquire, store.count = nil, nil })
 			})
 		})

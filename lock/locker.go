@@ -19,9 +19,6 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// DefaultRequestTimeout is the default of [Config.RequestTimeout].
-const DefaultRequestTimeout = time.Second
-
 // The other defaults of [Config].
 const (
 	defaultRetryFor    = 5 * time.Second
@@ -33,17 +30,14 @@ const (
 // Config configures a [Locker]. Its zero value is ready to use.
 type Config struct {
 	// TTL is how long the store keeps a lock without a renewal. A dead holder blocks the
-	// others for at most this long, and for up to a Poll more if it was granted the lock
-	// while they waited. At least four ticks of the wheel and 10 ms, at most a year.
-	// Default: 30 s.
+	// others for at most this long, and for up to a Poll more if it was granted the lock while
+	// they waited. At least four ticks of the wheel and 10 ms, at most a year. Default: 30 s.
 	TTL time.Duration
-	// RequestTimeout bounds one request to the store, as does a third of the lock's TTL. It
-	// also bounds Unlock and each method whose name begins with Try, which repeat a request
-	// that fails early. Default: 1 s.
+	// RequestTimeout bounds one request to the store, as does a third of the lock's TTL; and
+	// all requests of Unlock and of each method whose name begins with Try. Default: 1 s.
 	RequestTimeout time.Duration
-	// RetryFor bounds a call that neither acquires nor releases, with all repetitions of its
-	// failing request: one that reads or changes a count, or inspects locks. Such a call has
-	// RequestTimeout at least. Default: 5 s. Negative: no repetition.
+	// RetryFor bounds a call that reads or changes a count or inspects locks, with all its
+	// repetitions; it has a RequestTimeout at least. Default: 5 s. Negative: no repetition.
 	RetryFor time.Duration
 	// Poll is the longest pause between two requests of a waiting process that receives no
 	// message about a release. Default: 5 s.
@@ -51,29 +45,25 @@ type Config struct {
 	// MaxWaiters is how many acquisitions may wait in this process for one lock. Further
 	// ones fail with [ErrTooManyWaiters]. Default: no limit.
 	MaxWaiters int
-	// MaxDeferred is how many deferred functions may wait or run in this process, at about
-	// two kilobytes each. Further ones fail with [ErrTooManyDeferred]. Default: 1,000,000.
+	// MaxDeferred is how many deferred functions may wait or run in this process, at about two
+	// kilobytes each. Further ones fail with [ErrTooManyDeferred]. Default: 1,000,000.
 	MaxDeferred int
 	// MaxRunning is how many deferred functions run at once, and how many first requests are
-	// in flight for them at each group of the store, such as a cluster's node. While that many
-	// run, no requests are sent for the others; those in the store's queue may still be granted
-	// their lock, and keep it until they run. A function does not count while it waits, with
-	// its context, for a lock or another deferred function. Default: 64.
+	// in flight for them at each group of the store, such as a cluster's node. Those that wait
+	// for a lock or another deferred function, with their context, do not count. Default: 64.
 	MaxRunning int
 
-	// Wheel ends leases in time, and wakes waiters to ask again. A wheel with a limit needs
-	// room for each lease and for each name that is waited for. Default: a wheel of the
-	// locker's own.
+	// Wheel ends leases in time, and wakes waiters to ask again. One with a limit needs room
+	// for each lease and each name that is waited for. Default: a wheel of the locker's own.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config
 	// Label describes this process to those who inspect its locks, beside its host, name and
-	// PID: a role, a job, a version. It is no secret. At most [driver.MaxName] bytes, and no control
-	// characters. Default: none.
+	// PID: a role, a job, a version. At most [driver.MaxName] bytes, no control characters.
 	Label string
-	// Observer receives reports of acquisitions and holds. Default: none.
+	// Observer receives reports of acquisitions and holds.
 	Observer *observe.Observer
-	// Logger receives events that no method can return as an error. Default: none.
+	// Logger receives events that no method can return as an error.
 	Logger *slog.Logger
 }
 
@@ -83,7 +73,7 @@ func (c Config) withDefaults() Config {
 		c.TTL = driver.DefaultTTL
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = DefaultRequestTimeout
+		c.RequestTimeout = driver.DefaultRequestTimeout
 	}
 	if c.RetryFor == 0 {
 		c.RetryFor = defaultRetryFor
@@ -116,7 +106,7 @@ func (c Config) validate(tick time.Duration) error {
 		return err
 	}
 	if c.RequestTimeout < 0 {
-		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, DefaultRequestTimeout)
+		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, driver.DefaultRequestTimeout)
 	}
 	if c.MaxWaiters < 0 {
 		return fmt.Errorf("lock: MaxWaiters %d is negative; accepted are positive numbers, 0 for no limit", c.MaxWaiters)
@@ -144,9 +134,9 @@ func validateTTL(ttl, tick time.Duration) error {
 // minTTL is the shortest TTL that the watchdog can renew in time.
 func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Millisecond) }
 
-// Locker creates lock handles that share a store, a wheel and a watchdog. A process
-// needs one locker per store. Its methods are safe for concurrent use. The methods of a
-// handle return a *[NameError] if [driver.ValidateName] rejects its name.
+// Locker creates lock handles that share a store, a wheel and a watchdog. A process needs one
+// locker per store. The methods of a handle return a *[NameError] if [driver.ValidateName]
+// rejects its name.
 type Locker struct {
 	store    driver.Store
 	config   Config
@@ -186,14 +176,10 @@ type Locker struct {
 	active sync.WaitGroup
 }
 
-// Store keeps a locker's locks: a [redisstore.Store] or a [quorum.Store]. See package
-// driver.
-//
-// [redisstore.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/redisstore#Store
-// [quorum.Store]: https://pkg.go.dev/github.com/leasewheel/leasewheel/lock/quorum#Store
+// Store keeps a locker's locks, such as a redisstore.Store; see [driver.Store].
 type Store = driver.Store
 
-// New returns a locker on store. It sends no request. Close the locker when done.
+// New returns a locker on store. It sends no request.
 func New(store Store, c Config) (*Locker, error) {
 	if store == nil {
 		return nil, errors.New("lock: New needs a store, got nil")
@@ -241,9 +227,8 @@ func (l *Locker) start() error {
 // ClientID returns a random UUID, with which the owners of this locker begin.
 func (l *Locker) ClientID() string { return l.client.ID }
 
-// Wheel returns the wheel that the locker uses: that of [Config.Wheel], or the locker's own,
-// which ends with it. Its [wheel.Stats] and [wheel.Lags] are for metrics. Do not stop it
-// before the locker is closed.
+// Wheel returns [Config.Wheel] or the locker's own wheel, which ends with it. Its
+// [wheel.Stats] and [wheel.Lags] are for metrics.
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
 // group returns the group of the store that a lock is in.

@@ -14,13 +14,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Multi is a handle on several locks that are taken together, all or none. It is cheap,
-// and its methods are safe for concurrent use.
-//
-// The locks are acquired one after the other, in the order of their names, so that no
-// two Multis deadlock; those already acquired are held meanwhile. Two cases are not
-// covered: locks of one name in different stores are taken in the order given, and a
-// holder of one lock that requests others has an order of its own.
+// Multi is a handle on several locks that are taken together, all or none. They are acquired
+// in the order of their names, so that no two Multis deadlock; those already acquired are held
+// meanwhile. Not covered are locks of one name in different stores, which are taken in the
+// order given, and holders of one lock that request others.
 type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
@@ -31,10 +28,9 @@ type Multi struct {
 }
 
 // All returns a handle on the members together: of any kind, permits as well, and of several
-// Lockers. Each is waited for and held as its own MaxWait and Options say. A lock that is given twice is taken once;
-// permits of one name are one member, see [Permits.Several]. If two members exclude each
-// other, or there are none, the methods that acquire return an error. All panics if a member
-// is nil.
+// Lockers. Each is waited for and held as its own MaxWait and Options say. A lock that is
+// given twice is taken once. If two members exclude each other, the methods return an error.
+// All panics if one is nil.
 func All(members ...*Mutex) *Multi {
 	m := &Multi{given: slices.Clone(members), place: make([]int, len(members))}
 	for _, member := range m.given {
@@ -94,25 +90,20 @@ func same(a, b driver.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// MaxWait returns a handle on the same locks that waits for them at most d in all, as
-// [Mutex.MaxWait]. All of it takes at most d and the [Config.RequestTimeout] of TryLock
-// together.
+// MaxWait returns a handle that waits at most d in all, as [Mutex.MaxWait].
 func (m *Multi) MaxWait(d time.Duration) *Multi {
 	with := *m
 	with.maxWait = limitedTo(d)
 	return &with
 }
 
-// Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
-// is kept.
+// Lock acquires every lock as [Mutex.Lock] does. After an error none is kept.
 func (m *Multi) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, m.maxWait.limit())
 }
 
-// TryLock acquires every lock if all are free, and otherwise returns a
-// *[NotAcquiredError] for the first that is not. All requests, and the Unlock of those
-// taken, take at most [Config.RequestTimeout] together, the longest of the members'. What
-// is not released by then is released in the background.
+// TryLock acquires every lock if all are free. All of it takes at most the longest
+// [Config.RequestTimeout] of the members; the rest is released in the background.
 func (m *Multi) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }

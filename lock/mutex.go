@@ -12,44 +12,36 @@ import (
 	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
-// Options configures how one lock is held. Its zero value uses the TTL of the [Locker]
-// and renews the lease until it is unlocked.
+// Options configures how one lock is held. The zero value renews until Unlock.
 type Options struct {
 	// TTL overrides [Config.TTL] for this lock. Default: the locker's.
 	TTL time.Duration
 	// Fixed disables renewal: the lease is lost after TTL.
 	Fixed bool
-	// MaxHold ends the lease this long after its grant, even if the holder is alive. The
-	// store keeps it for up to a TTL longer. Default: no limit.
+	// MaxHold ends the lease this long after its grant, even if the holder is alive. The store
+	// keeps it for up to a TTL longer.
 	MaxHold time.Duration
 	// MinHold keeps the lock taken for at least this long after its grant: an earlier Unlock
-	// leaves it to expire then, without a message to waiters. So a job that is scheduled on
-	// hosts whose clocks differ by less runs once. A lock that is lost, or whose holder dies,
-	// becomes free as always. Not for read-write locks. Default: an Unlock frees the lock.
+	// leaves it to expire then. So a job that is scheduled on hosts whose clocks differ by
+	// less runs once. A lock that is lost, or whose holder dies, becomes free as always. No
+	// read-write lock has it.
 	MinHold time.Duration
-	// Alive is called before each renewal, in its own goroutine, and reports whether the
-	// holder is alive. If it returns false, the lease is lost at once; if it does not
-	// return, when its time is over. Default: not called.
+	// Alive is called before each renewal, in its own goroutine. If it returns false, the
+	// lease is lost at once; if it does not return, when its time is over.
 	Alive func() bool
-	// Heartbeat is the longest pause between two calls of [Lease.Beat]; after a longer one
-	// the lease is lost. Default: no heartbeat is needed.
+	// Heartbeat is the longest pause between two calls of [Lease.Beat]; after a longer one the
+	// lease is lost. Default: no heartbeat is needed.
 	Heartbeat time.Duration
-	// Retry decides when a waiter sends its request again without a message from the
-	// store. Default: every [Config.Poll].
+	// Retry decides when a waiter sends its request again without a message from the store.
 	Retry retry.Policy
-	// Passes is how often Unlock may hand the lock to the next waiter in this process
-	// without a request to the store, before it is released to the others. Each holder has
-	// its own lease and a larger fencing token; [Lease.Owner] stays. The next waiter must
-	// use Passes and the same TTL. The server may reserve fewer tokens: at most one per
-	// microsecond since the previous grant, and on Redis 10,000. It works with
-	// [Locker.Mutex] and renewed leases, not on quorums and plain locks. At most
-	// [driver.MaxPasses]. Default: 0.
+	// Passes is how often Unlock may hand the lock to the next waiter in this process without
+	// a request to the store, if it uses Passes and the same TTL. Each holder has its own
+	// lease and a larger fencing token; [Lease.Owner] stays. It works with [Locker.Mutex] and
+	// renewed leases, not on quorums and plain locks. At most [driver.MaxPasses].
 	Passes int
-	// PassFor is how long after the store's grant the lock is handed off at most.
-	// Default: 1 s.
+	// PassFor is how long after the store's grant the lock is handed off. Default: 1 s.
 	PassFor time.Duration
-	// OnLost is called once if the lease is lost, in its own goroutine, with a
-	// *[LostError].
+	// OnLost is called once if the lease is lost, in its own goroutine, with a *[LostError].
 	OnLost func(error)
 }
 
@@ -86,11 +78,8 @@ func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 	return nil
 }
 
-// Mutex is a handle on what can be held: a reentrant lock, one side of a [ReadWrite] lock,
-// or permits of [Permits]. It is cheap: create one where it is needed. Its methods are safe
-// for concurrent use. With a context that carries the ownership of this lock (see
-// [Lease.Context]), the lock is taken once more without waiting, and must be unlocked once
-// more. A permit is not reentrant.
+// Mutex is a handle on what can be held: a reentrant lock, one side of a [ReadWrite] lock, or
+// permits of [Permits], which are not reentrant.
 type Mutex struct {
 	locker       *Locker
 	kind         driver.Kind
@@ -113,11 +102,10 @@ func (m *Mutex) With(o Options) *Mutex {
 	return &with
 }
 
-// MaxWait returns a handle on the same lock whose Lock, Do and Go wait for it at most d, and
-// no longer than their context lives. Then they return a *[NotAcquiredError], or an error
-// that matches [ErrUnavailable] if the store does not answer; a request in flight still has
-// its [Config.RequestTimeout]. If d is not positive, they acquire the lock only if it is free,
-// as TryLock does.
+// MaxWait returns a handle on the same lock whose Lock, Do and Go wait for it at most d. Then
+// they return a *[NotAcquiredError], or an error that matches [ErrUnavailable] if the store
+// does not answer; a request in flight still has its [Config.RequestTimeout]. If d is not
+// positive, they acquire the lock only if it is free, as TryLock does.
 func (m *Mutex) MaxWait(d time.Duration) *Mutex {
 	with := *m
 	with.maxWait = limitedTo(d)
@@ -127,25 +115,24 @@ func (m *Mutex) MaxWait(d time.Duration) *Mutex {
 // Name returns the lock's name.
 func (m *Mutex) Name() string { return m.name }
 
-// Lock acquires the lock and waits for it as long as ctx lives, even while the store
-// does not answer. If ctx ends first, the error matches its cause. It also matches
-// [ErrNotAcquired], unless no request was sent yet or one was in flight; a grant to
-// that request is released in the background. The lease outlives ctx.
+// Lock acquires the lock and waits for it as long as ctx lives. If ctx ends first, the error
+// matches its cause. It also matches [ErrNotAcquired], unless no request was sent yet or one
+// was in flight; a grant to that request is released in the background. The lease outlives
+// ctx.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, m.maxWait.limit())
 }
 
-// TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError]
-// at once. If the store does not answer within [Config.RequestTimeout], the error
-// matches [ErrUnavailable].
+// TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError] at
+// once, or an error that matches [ErrUnavailable].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
-// Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics.
-// The context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if
-// the lease is lost; another holder may then be active. Do returns f's error, joined
-// with the *[LostError] of a lease that was lost before f returned. The Unlock has a
+// Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics. The
+// context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if the lease
+// is lost; another holder may then be active. Do returns f's error, joined with the
+// *[LostError] of a lease that was lost before f returned. The Unlock has a
 // [Config.RequestTimeout] of its own, also after ctx has ended.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	lease, err := m.Lock(ctx)

@@ -10,22 +10,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// Permits is a handle on one semaphore whose permits expire: One and Several hand out
-// handles on its permits, whose [Lease] the watchdog renews. A permit returns by itself if
-// its holder dies. Permits is cheap, and its methods are safe for concurrent use.
-// Acquisitions wait until TrySetPermits has set the number of permits once. A permit is not
-// reentrant.
-//
-// Permits in use end by the clock of the server. If a cluster moves them to a master whose
-// clock is ahead, or a replica whose clock is ahead takes over, they end earlier by the
-// difference. One of less than two thirds of the TTL is made up for by the next renewal;
-// after a larger one, and with [Options.Fixed], another holder may have the permit until
-// this one's next renewal.
-//
-// [Lease.Owner] is the permit's id, 32 hexadecimal digits. [Lease.Token] grows with every
-// grant, but a resource can refuse smaller tokens only if there is one permit. A
-// [Semaphore] of the same name counts the same permits, but those that it takes do not
-// expire.
+// Permits is a handle on one semaphore whose permits expire: One and Several hand out handles
+// on its permits, whose [Lease] the watchdog renews. A permit returns by itself if its holder
+// dies. Acquisitions wait until TrySetPermits has set the number of permits once.
+// [Lease.Owner] is the permit's id; a resource can refuse smaller tokens only if there is one
+// permit. A [Semaphore] of the name counts the same permits, but those that it takes do not
+// expire. docs/choosing.md has what a server whose clock is ahead does.
 type Permits struct {
 	locker *Locker
 	name   string
@@ -34,26 +24,23 @@ type Permits struct {
 // Permits returns a handle on the semaphore called name.
 func (l *Locker) Permits(name string) *Permits { return &Permits{locker: l, name: name} }
 
-// One returns a handle on one permit: its Lock takes a permit, and Unlock returns it.
+// One returns a handle on one permit.
 func (p *Permits) One() *Mutex { return p.Several(1) }
 
-// Several returns a handle on n permits, 1 to [driver.MaxSeveral], which are taken, renewed and
-// returned together. [Lease.Owner] ends with "*n" if n is above 1.
+// Several returns a handle on n permits, 1 to [driver.MaxSeveral], which are taken, renewed
+// and returned together.
 func (p *Permits) Several(n int64) *Mutex {
 	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, permits: n}
 }
 
-// Name returns the semaphore's name.
-func (p *Permits) Name() string { return p.name }
-
-// TrySetPermits sets the number of permits as [Semaphore.TrySetPermits] does.
+// TrySetPermits is [Semaphore.TrySetPermits].
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (bool, error) {
 	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, 0)
 }
 
-// TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, including
-// all permits in use then: their leases are lost. A number that SetPermits, AddPermits or
-// TrySetPermits sets afterwards has no end. While it lasts, they do not change its end.
+// TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, including all
+// permits in use then: their leases are lost. While it lasts, a change of the number does not
+// change its end.
 func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
 	if err := validateLife(ttl); err != nil {
 		return false, err
@@ -61,7 +48,7 @@ func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Durati
 	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, ttl)
 }
 
-// SetPermits sets the number of permits, 0 to [driver.MaxCount], including those in use.
+// SetPermits sets the number of permits, including those in use.
 func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err
@@ -70,7 +57,7 @@ func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	return err
 }
 
-// AddPermits changes the number of permits by n, as [Semaphore.AddPermits] does.
+// AddPermits is [Semaphore.AddPermits].
 func (p *Permits) AddPermits(ctx context.Context, n int64) error {
 	return p.locker.addPermits(ctx, driver.KindPermit, p.name, n)
 }
@@ -79,12 +66,6 @@ func (p *Permits) AddPermits(ctx context.Context, n int64) error {
 func (p *Permits) Available(ctx context.Context) (int64, error) {
 	counted, err := p.locker.count(ctx, driver.KindPermit, p.name, driver.CountRead, 0)
 	return counted.Count, err
-}
-
-// Inspect returns the number of available permits in Info.Count, the permits in use in
-// Info.Holders, and the number of waiting clients.
-func (p *Permits) Inspect(ctx context.Context) (driver.Info, error) {
-	return p.locker.inspect(ctx, p.name, driver.KindPermit)
 }
 
 // newPermitOwner returns the owner of n permits of one lease: the id of the first, and

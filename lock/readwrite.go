@@ -6,19 +6,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// ReadWrite is a handle on one read-write lock: many readers hold it together, or one
-// writer alone. It is cheap, and its methods are safe for concurrent use.
-//
-// Both sides are reentrant by context. The holder of the write lock may take the read
-// lock too, and keep it after the write lock is unlocked. The reverse returns
-// [ErrUpgrade]: two readers that upgrade would wait for each other. While a holder
-// reads under its own write lock, others stay out until the write lock is unlocked,
-// even if its lease is lost; so unlock lost leases, too.
-//
-// Readers that hold the lock together share one fencing token, larger than that of
-// every earlier writer. A writer's token is larger than all before, and a writer that
-// goes on reading keeps it. On Redis, a reader that joins others has a larger token if
-// none has joined for a minute; see FenceTTL in package redisstore.
+// ReadWrite is a handle on one read-write lock: many readers hold it together, or one writer
+// alone. Both sides are reentrant by context. The holder of the write lock may take the read
+// lock too, and keep it after the write lock is unlocked; until then others stay out, even if
+// its lease is lost, so unlock lost leases, too. The reverse returns [ErrUpgrade]: two readers
+// that upgrade would wait for each other. Readers that hold the lock together share one
+// fencing token, and a writer that goes on reading keeps its own.
 type ReadWrite struct {
 	locker       *Locker
 	name         string
@@ -31,17 +24,12 @@ func (l *Locker) ReadWrite(name string) *ReadWrite {
 	return &ReadWrite{locker: l, name: name}
 }
 
-// WritersFirst returns a handle on the same lock whose waiting writers keep new readers
-// out, except those of Redisson; without it, a flow of readers can starve a writer.
-// Only writers need this handle. A current reader may take the read lock again only
-// with the context of its lease: with another one it would wait for the writer, which waits
-// for it. A writer whose process dies while it waits keeps readers out for 5 s at most.
+// WritersFirst returns a handle on the same lock whose waiting writers keep new readers out,
+// except those of Redisson; without it, a flow of readers can starve a writer. A current
+// reader may then lock again only with its lease's context.
 func (rw *ReadWrite) WritersFirst() *ReadWrite {
 	return &ReadWrite{locker: rw.locker, name: rw.name, writersFirst: true}
 }
-
-// Name returns the lock's name.
-func (rw *ReadWrite) Name() string { return rw.name }
 
 // Read returns a handle on the read side.
 func (rw *ReadWrite) Read() *Mutex {

@@ -14,19 +14,15 @@ import (
 // packageName is the prefix of error texts.
 const packageName = "lock"
 
-// Shutdown closes the locker gracefully. Waiting and new acquisitions return
-// [ErrClosed]. As long as ctx lives, it waits until every lock is unlocked, every
-// running deferred function has returned, and every abandoned hold is released; leases
-// are renewed meanwhile. Then it closes the locker.
+// Shutdown closes the locker gracefully. Waiting and new acquisitions return [ErrClosed]. As
+// long as ctx lives, it waits until every lock is unlocked, every running deferred function
+// has returned, and every abandoned hold is released; leases are renewed meanwhile. Then it
+// closes the locker. A holder that calls it before its Unlock waits for itself.
 //
-// If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause,
-// and their locks are released although their holders may still be active. That takes
-// [Config.RequestTimeout] at most. The error matches ctx's cause; an *[UnreleasedError]
-// names locks that could not be released.
-//
-// Called from a deferred function, or by a holder before its Unlock, Shutdown would
-// wait for itself. Of two calls, each waits for what the other releases, and names what it
-// could not release.
+// If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause, and
+// their locks are released within [Config.RequestTimeout], although their holders may still be
+// active. The error matches ctx's cause; an *[UnreleasedError] names locks that could not be
+// released.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	l.stopGranting()
 	err := l.drain(ctx)
@@ -55,13 +51,11 @@ func (l *Locker) leftUnreleased() error {
 	return &UnreleasedError{Names: slices.Clone(l.unreleased.Names), Err: l.unreleased.Err}
 }
 
-// Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as
-// the cause. It does not wait for holders; [Locker.Shutdown] does. Locks stay in the store
-// until their Unlock, which still works, or until their TTL is over. Close waits at most
-// [Config.RequestTimeout] until the locker has stopped and released semaphore permits, which
-// have no TTL, are confirmed. A request that is in flight then is awaited, as long again at
-// most. The error names the permits that are not confirmed and matches [ErrNotRepeated]. The
-// store stays open.
+// Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as the
+// cause. It does not wait for holders; Shutdown does. Locks stay in the store until their
+// Unlock, which still works, or until their TTL is over. Close takes at most two
+// [Config.RequestTimeout]s; its error matches [ErrNotRepeated] and names released permits of
+// semaphores that are not confirmed. The store stays open.
 func (l *Locker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
 	defer cancel()

@@ -122,7 +122,7 @@ func TestShutdownReleasesWhatIsLeft(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Regexp(t, "^lock: ", err.Error())
 		assert.GreaterOrEqual(t, took, 5*time.Second)
-		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout)
+		assert.LessOrEqual(t, took, 5*time.Second+driver.DefaultRequestTimeout)
 		var lost *lock.LostError
 		require.ErrorAs(t, context.Cause(ctx), &lost)
 		require.Equal(t, renewal.Closed, lost.Cause)
@@ -149,7 +149,7 @@ func TestShutdownWithoutTheStore(t *testing.T) {
 		mustLock(t, l.Mutex("a"))
 		store.set(func() { store.release = lostRequest })
 		took, err := shutDown(l, 5*time.Second)
-		assert.LessOrEqual(t, took, 5*time.Second+lock.DefaultRequestTimeout+10*time.Millisecond)
+		assert.LessOrEqual(t, took, 5*time.Second+driver.DefaultRequestTimeout+10*time.Millisecond)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		var left *lock.UnreleasedError
 		require.ErrorAs(t, err, &left)

@@ -133,7 +133,7 @@ func TestACLPatterns(t *testing.T) {
 				return nil
 			}
 			require.NoError(t, use(c.name))
-			_, err := locker.Inspect(t.Context(), c.name)
+			_, err := locker.Inspect(t.Context(), c.name, driver.KindMutex)
 			require.NoError(t, err)
 			_, err = locker.Semaphore(c.name).TrySetPermits(t.Context(), 1)
 			require.NoError(t, err)

@@ -459,10 +459,8 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, err)
 	_, err = permits.One().Lock(t.Context())
 	require.NoError(t, err)
-	for _, inspect := range []func(context.Context) (driver.Info, error){
-		permits.Inspect, locker.Semaphore("orders:5").Inspect, locker.Latch("orders:5").Inspect,
-	} {
-		info, err := inspect(t.Context())
+	for _, kind := range []driver.Kind{driver.KindPermit, driver.KindSemaphore, driver.KindLatch} {
+		info, err := locker.Inspect(t.Context(), "orders:5", kind)
 		require.NoError(t, err)
 		assert.True(t, info.Counted)
 	}
@@ -472,7 +470,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		assert.Contains(t, listed, info.Name)
 	}
 	for _, name := range names {
-		info, err := locker.Inspect(t.Context(), name)
+		info, err := locker.Inspect(t.Context(), name, driver.KindMutex)
 		require.NoError(t, err)
 		assert.True(t, info.Held())
 		_, err = locker.ForceRelease(t.Context(), name)

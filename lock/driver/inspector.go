@@ -13,9 +13,9 @@ type Info struct {
 	Name string
 	// Kind is the kind of lock, as far as its data shows it. A fair lock without waiters
 	// looks like a mutex. Kind has no meaning if the lock has no holders and no waiters.
-	// On Redis the data of semaphores and latches is a plain number, so only their own Inspect
-	// methods in package lock report their kind. Every Inspect method recognizes expiring
-	// permits by their ids, while some are in use.
+	// On Redis the data of semaphores and latches is a plain number, which has the kind by
+	// which it is inspected. Expiring permits are recognized by their ids, while some are in
+	// use.
 	Kind Kind
 	// Foreign is the type of the value under the name, such as "string", if the value is
 	// not a lock of this format. Otherwise it is empty.

@@ -9,6 +9,8 @@ import (
 const (
 	// DefaultTTL is the TTL of a hold unless the user chooses another.
 	DefaultTTL = 30 * time.Second
+	// DefaultRequestTimeout is the bound of one request unless the user chooses another.
+	DefaultRequestTimeout = time.Second
 	// MaxTTL is the maximum of a TTL that the user chooses.
 	MaxTTL = 365 * 24 * time.Hour
 	// MaxName is the maximum length of a name in bytes.

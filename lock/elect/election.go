@@ -128,7 +128,7 @@ func pause(ctx context.Context) {
 // any time. A candidate recognizes itself by [lock.Locker.ClientID]. On a store that cannot
 // inspect its locks, such as a quorum, the error matches [lock.ErrUnsupported].
 func (e *Election) Leader(ctx context.Context) (driver.Holder, error) {
-	info, err := e.locker.Inspect(ctx, e.mutex.Name())
+	info, err := e.locker.Inspect(ctx, e.mutex.Name(), driver.KindMutex)
 	switch {
 	case err != nil:
 		return driver.Holder{}, fmt.Errorf("elect: %w", err)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	requestTimeout = lock.DefaultRequestTimeout // and delayqueue's, and the quorum's NodeTimeout
+	requestTimeout = driver.DefaultRequestTimeout // and delayqueue's, and the quorum's NodeTimeout
 	// wait is the limit of the calls whose name ends with Within.
 	wait = 3 * time.Second
 	// manyLeases is what a Shutdown has to release: several times what it releases at once.
@@ -454,7 +454,6 @@ func calls() map[string]boundedCall {
 		"lock.Permits.SetPermits":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.SetPermits(ctx, 2) })},
 		"lock.Permits.AddPermits":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.AddPermits(ctx, 2) })},
 		"lock.Permits.Available":            {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Available(ctx) })},
-		"lock.Permits.Inspect":              {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Inspect(ctx) })},
 		"lock.Mutex.Lock (permit)":          {byContext, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Lock(ctx) })},
 		"lock.Mutex.TryLock (permit)":       {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().TryLock(ctx) })},
 		"lock.Mutex.Lock (limited, permit)": {byWait, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().MaxWait(wait).Lock(ctx) })},
@@ -464,7 +463,6 @@ func calls() map[string]boundedCall {
 		"lock.Semaphore.TrySetPermits":     {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermits(ctx, 2) })},
 		"lock.Semaphore.TrySetPermitsFor":  {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
 		"lock.Semaphore.AddPermits":        {byRetryFor, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.AddPermits(ctx, 2) })},
-		"lock.Semaphore.Inspect":           {byRetryFor, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.Inspect(ctx) })},
 		"lock.Semaphore.Drain":             {byRetryFor, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.Drain(ctx) })},
 		"lock.Semaphore.Available":         {byRetryFor, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.Available(ctx) })},
 		"lock.Semaphore.Acquire":           {byContext, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Acquire(ctx, 1) })},
@@ -477,16 +475,18 @@ func calls() map[string]boundedCall {
 		"lock.Latch.TrySetCount": {byRequest, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.TrySetCount(ctx, 2) })},
 		"lock.Latch.CountDown":   {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _ = l.CountDown(ctx) })},
 		"lock.Latch.Count":       {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.Count(ctx) })},
-		"lock.Latch.Inspect":     {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.Inspect(ctx) })},
 		"lock.Latch.Delete":      {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.Delete(ctx) })},
 		"lock.Latch.Wait":        {byContext, onLatch(func(ctx context.Context, l *lock.Latch) { _ = l.Wait(ctx) })},
 
-		"lock.Locker.Inspect":      {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Inspect(ctx, "held") })},
-		"lock.Locker.ForceRelease": {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.ForceRelease(ctx, "held") })},
-		"lock.Locker.List":         {byPage, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "*")) })},
-		"lock.Locker.List (one)":   {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "one")) })},
-		"lock.Locker.Close":        {closeLocker, ofBusyLocker(func(_ context.Context, l *lock.Locker) { _ = l.Close() })},
-		"lock.Locker.Shutdown":     {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Shutdown(ctx) })},
+		"lock.Locker.Inspect":             {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Inspect(ctx, "held", driver.KindMutex) })},
+		"lock.Locker.Inspect (semaphore)": {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Inspect(ctx, "semaphore", driver.KindSemaphore) })},
+		"lock.Locker.Inspect (permits)":   {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Inspect(ctx, "permits", driver.KindPermit) })},
+		"lock.Locker.Inspect (latch)":     {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Inspect(ctx, "latch", driver.KindLatch) })},
+		"lock.Locker.ForceRelease":        {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.ForceRelease(ctx, "held") })},
+		"lock.Locker.List":                {byPage, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "*")) })},
+		"lock.Locker.List (one)":          {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { all(l.List(ctx, "one")) })},
+		"lock.Locker.Close":               {closeLocker, ofBusyLocker(func(_ context.Context, l *lock.Locker) { _ = l.Close() })},
+		"lock.Locker.Shutdown":            {afterContext, ofBusyLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Shutdown(ctx) })},
 		"lock.Locker.Shutdown (with a cleanup)": {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) {
 			brief, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // never is longer than any bound.
@@ -54,7 +54,7 @@ func (c caller) context() (context.Context, context.CancelFunc) {
 // not end one in flight.
 func (c caller) over() time.Duration {
 	if c.cancelled {
-		return c.ends + lock.DefaultRequestTimeout
+		return c.ends + driver.DefaultRequestTimeout
 	}
 	return c.ends
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -46,7 +47,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		begin := time.Now()
 		_, err = l.Mutex("b").TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
-		require.Equal(t, lock.DefaultRequestTimeout, time.Since(begin))
+		require.Equal(t, driver.DefaultRequestTimeout, time.Since(begin))
 		<-lease.Lost()
 		var loss *lock.LostError
 		require.ErrorAs(t, lease.Err(), &loss)

@@ -94,7 +94,7 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 				none := locker(t, f.open(t, quorum.Config{NodeTimeout: nodeTimeout}), lock.Config{})
 				begin := time.Now()
 				_, err := none.Mutex("a").TryLock(t.Context())
-				require.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
+				require.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
 				var said *quorum.Error
 				require.ErrorAs(t, err, &said)
 				require.ErrorIs(t, err, driver.ErrUnavailable)

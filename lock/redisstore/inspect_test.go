@@ -541,7 +541,7 @@ func tellsOfTheLine(t *testing.T, client func() redis.UniversalClient) {
 	dead := redis.Z{Score: float64(begin.UnixMicro() - 1), Member: golf + ":1 30000 0"}
 	gap := redis.Z{Score: float64(begin.UnixMicro()), Member: "gap"}
 	require.NoError(t, admin.ZAdd(t.Context(), line, dead, gap).Err())
-	info, err := asker.Inspect(t.Context(), name)
+	info, err := asker.Inspect(t.Context(), name, driver.KindMutex)
 	require.NoError(t, err)
 	assert.Equal(t, driver.KindMutex, info.Kind)
 	assert.EqualValues(t, 3, info.WaiterCount)

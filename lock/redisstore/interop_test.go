@@ -161,7 +161,7 @@ func TestMappedNames(t *testing.T) {
 			_, err := bare.Mutex(key).TryLock(t.Context())
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			other := mustLock(t, bare, "a") // the name is not the key
-			info, err := l.Inspect(t.Context(), "a")
+			info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
 			require.NoError(t, err)
 			assert.Equal(t, "a", info.Name)
 			assert.Equal(t, lease.Owner(), info.Holders[0].Owner)

@@ -253,7 +253,7 @@ func TestPlainInspectsStrangers(t *testing.T) {
 		"number":    "42",
 	} {
 		require.NoError(t, admin.Set(t.Context(), name, value, time.Hour).Err())
-		info, err := l.Inspect(t.Context(), name)
+		info, err := l.Inspect(t.Context(), name, driver.KindMutex)
 		require.NoError(t, err)
 		require.Len(t, info.Holders, 1, name)
 		assert.Equal(t, strings.ReplaceAll(value, "\x1b", "%1B"), info.Holders[0].Owner)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -276,7 +277,7 @@ func TestLooksLikeAPeersLock(t *testing.T) {
 		if !errors.As(err, &taken) || taken.Foreign || taken.TTL < 50*time.Minute {
 			t.Errorf("of %s's lock is said %v", peer, err)
 		}
-		info, err := l.Inspect(t.Context(), lockName)
+		info, err := l.Inspect(t.Context(), lockName, driver.KindMutex)
 		if err != nil || info.HolderCount != 1 || info.Foreign != "" || info.Holders[0].Owner != admin.Get(t.Context(), lockName).Val() {
 			t.Errorf("of %s's lock is told %+v, %v", peer, info, err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock"
+	lockdriver "github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -148,7 +149,7 @@ func (g *goDriver) run(thread, verb string, args []string) (any, error) {
 		info, err := c.locker.ForceRelease(ctx, args[2])
 		return flag01(info.Held()), err
 	case "locked":
-		info, err := c.locker.Inspect(ctx, args[2])
+		info, err := c.locker.Inspect(ctx, args[2], lockdriver.KindMutex)
 		return flag01(info.Held()), err
 	case "inspect":
 		return c.inspect(ctx, args[1])
@@ -410,7 +411,7 @@ func (c *goClient) extend(ctx context.Context, thread, name string, lease time.D
 // inspect describes a lock in one line: its kind, or "foreign" with the key's type, then the
 // holds of each owner.
 func (c *goClient) inspect(ctx context.Context, name string) (any, error) {
-	info, err := c.locker.Inspect(ctx, name)
+	info, err := c.locker.Inspect(ctx, name, lockdriver.KindMutex)
 	if err != nil {
 		return "", err
 	}

@@ -337,7 +337,7 @@ func servesLockersInOrder(b *bench) {
 func (b *bench) queueBecomes(l *lock.Locker, name string, n int64) {
 	b.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
-		info, err := l.Inspect(b.Context(), b.name(name))
+		info, err := l.Inspect(b.Context(), b.name(name), driver.KindMutex)
 		if err != nil {
 			b.Fatal(err)
 		}

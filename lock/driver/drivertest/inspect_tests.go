@@ -34,7 +34,7 @@ func inspecting(f func(*bench)) func(*bench) {
 			return
 		}
 		l := b.locker(lock.Config{})
-		_, err := l.Inspect(b.Context(), b.name("a"))
+		_, err := l.Inspect(b.Context(), b.name("a"), driver.KindMutex)
 		_, err2 := l.ForceRelease(b.Context(), b.name("a"))
 		_, err3 := b.list(l, "*")
 		for _, err := range []error{err, err2, err3} {
@@ -47,7 +47,7 @@ func inspecting(f func(*bench)) func(*bench) {
 
 func (b *bench) inspect(l *lock.Locker, name string) driver.Info {
 	b.Helper()
-	info, err := l.Inspect(b.Context(), b.name(name))
+	info, err := l.Inspect(b.Context(), b.name(name), driver.KindMutex)
 	if err != nil {
 		b.Fatalf("inspect %q: %v", name, err)
 	}
@@ -221,7 +221,7 @@ func stopsListing(b *bench) {
 func refusesToLookForNonsense(b *bench) {
 	l := b.locker(lock.Config{})
 	var name *lock.NameError
-	if _, err := l.Inspect(b.Context(), "a{b"); !errors.As(err, &name) {
+	if _, err := l.Inspect(b.Context(), "a{b", driver.KindMutex); !errors.As(err, &name) {
 		b.Errorf("inspect: %v", err)
 	}
 	if _, err := l.ForceRelease(b.Context(), ""); !errors.As(err, &name) {
@@ -361,7 +361,7 @@ func looksNoMoreOnceClosed(b *bench) {
 	if err := l.Close(); err != nil {
 		b.Fatal(err)
 	}
-	_, err = l.Inspect(b.Context(), b.name("a"))
+	_, err = l.Inspect(b.Context(), b.name("a"), driver.KindMutex)
 	_, err2 := l.ForceRelease(b.Context(), b.name("a"))
 	_, err3 := b.list(l, "*")
 	for _, err := range []error{err, err2, err3} {
@@ -371,8 +371,12 @@ func looksNoMoreOnceClosed(b *bench) {
 	}
 }
 
-// inspection is a handle's Inspect.
+// inspection inspects one name.
 type inspection func(context.Context) (driver.Info, error)
+
+func (b *bench) inspection(l *lock.Locker, name string, kind driver.Kind) inspection {
+	return func(ctx context.Context) (driver.Info, error) { return l.Inspect(ctx, b.name(name), kind) }
+}
 
 func (b *bench) ask(inspect inspection) driver.Info {
 	b.Helper()
@@ -413,7 +417,8 @@ func (b *bench) foreign(info driver.Info) {
 func reportsASemaphoresCount(b *bench) {
 	l := b.locker(lock.Config{})
 	s := l.Semaphore(b.name("a"))
-	if info := b.ask(s.Inspect); info.Counted || info.Held() || info.Foreign != "" {
+	inspect := b.inspection(l, "a", driver.KindSemaphore)
+	if info := b.ask(inspect); info.Counted || info.Held() || info.Foreign != "" {
 		b.Errorf("of a semaphore without permits got %+v", info)
 	}
 	if _, err := s.TrySetPermits(b.Context(), 3); err != nil {
@@ -422,17 +427,17 @@ func reportsASemaphoresCount(b *bench) {
 	if err := s.Acquire(b.Context(), 2); err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
+	b.counted(b.ask(inspect), driver.KindSemaphore, 1, 0)
 	served := make(chan error, 1)
 	go func() { served <- b.locker(lock.Config{}).Semaphore(b.name("a")).Acquire(b.Context(), 2) }()
-	b.awaited(s.Inspect)
+	b.awaited(inspect)
 	if err := s.Release(b.Context(), 2); err != nil {
 		b.Fatal(err)
 	}
 	if err := <-served; err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
+	b.counted(b.ask(inspect), driver.KindSemaphore, 1, 0)
 
 	// An inspection without the kind finds a number, which is no lock.
 	if info := b.inspect(l, "a"); info.Foreign == "" || !info.Counted || info.Count != 1 {
@@ -442,27 +447,28 @@ func reportsASemaphoresCount(b *bench) {
 	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Held() || info.Foreign == "" {
 		b.Errorf("a semaphore was forced: %+v, %v", info, err)
 	}
-	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
+	b.counted(b.ask(inspect), driver.KindSemaphore, 1, 0)
 
 	b.unlockAtEnd(b.lock(l, "mutex"))
-	b.foreign(b.ask(l.Semaphore(b.name("mutex")).Inspect))
-	b.foreign(b.ask(l.Permits(b.name("mutex")).Inspect))
-	b.foreign(b.ask(l.Latch(b.name("mutex")).Inspect))
+	b.foreign(b.ask(b.inspection(l, "mutex", driver.KindSemaphore)))
+	b.foreign(b.ask(b.inspection(l, "mutex", driver.KindPermit)))
+	b.foreign(b.ask(b.inspection(l, "mutex", driver.KindLatch)))
 }
 
 func reportsPermitsInUse(b *bench) {
 	l := b.locker(lock.Config{TTL: time.Minute})
 	p := l.Permits(b.name("a"))
+	inspect := b.inspection(l, "a", driver.KindPermit)
 	if _, err := p.TrySetPermits(b.Context(), 2); err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(p.Inspect), driver.KindPermit, 2, 0)
+	b.counted(b.ask(inspect), driver.KindPermit, 2, 0)
 	b.lists(l, "*")
 	lease, err := p.One().Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	info := b.ask(p.Inspect)
+	info := b.ask(inspect)
 	b.counted(info, driver.KindPermit, 1, 1)
 	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || h.Client.ID != "" {
 		b.Errorf("of permit %s got %+v", lease.Owner(), h)
@@ -478,14 +484,14 @@ func reportsPermitsInUse(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if info := b.ask(p.Inspect); brief.Valid() {
+	if info := b.ask(inspect); brief.Valid() {
 		b.counted(info, driver.KindPermit, 0, 2)
 	}
 	time.Sleep(time.Until(brief.Until()))
-	for deadline := time.Now().Add(soon); b.ask(p.Inspect).Count == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(soon); b.ask(inspect).Count == 0 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.counted(b.ask(p.Inspect), driver.KindPermit, 1, 1)
+	b.counted(b.ask(inspect), driver.KindPermit, 1, 1)
 
 	second, err := p.One().Lock(b.Context())
 	if err != nil {
@@ -499,21 +505,22 @@ func reportsPermitsInUse(b *bench) {
 		}
 		served <- lease
 	}()
-	b.awaited(p.Inspect)
+	b.awaited(inspect)
 	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Foreign == "" {
 		b.Errorf("permits were forced: %+v, %v", info, err)
 	}
 	b.unlock(lease)
 	b.unlock(<-served)
 	b.unlock(second)
-	b.counted(b.ask(p.Inspect), driver.KindPermit, 2, 0)
+	b.counted(b.ask(inspect), driver.KindPermit, 2, 0)
 	b.lists(l, "*")
 }
 
 func reportsALatchsCount(b *bench) {
 	l := b.locker(lock.Config{})
 	latch := l.Latch(b.name("a"))
-	if info := b.ask(latch.Inspect); info.Counted || info.Foreign != "" {
+	inspect := b.inspection(l, "a", driver.KindLatch)
+	if info := b.ask(inspect); info.Counted || info.Foreign != "" {
 		b.Errorf("of an open latch got %+v", info)
 	}
 	if _, err := latch.TrySetCount(b.Context(), 2); err != nil {
@@ -521,8 +528,8 @@ func reportsALatchsCount(b *bench) {
 	}
 	opened := make(chan error, 1)
 	go func() { opened <- b.locker(lock.Config{}).Latch(b.name("a")).Wait(b.Context()) }()
-	b.awaited(latch.Inspect)
-	b.counted(b.ask(latch.Inspect), driver.KindLatch, 2, 0)
+	b.awaited(inspect)
+	b.counted(b.ask(inspect), driver.KindLatch, 2, 0)
 	for range 2 {
 		if err := latch.CountDown(b.Context()); err != nil {
 			b.Fatal(err)
@@ -531,7 +538,7 @@ func reportsALatchsCount(b *bench) {
 	if err := <-opened; err != nil {
 		b.Fatal(err)
 	}
-	if info := b.ask(latch.Inspect); info.Counted {
+	if info := b.ask(inspect); info.Counted {
 		b.Errorf("of a latch that was opened got %+v", info)
 	}
 }

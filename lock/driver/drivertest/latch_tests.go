@@ -67,14 +67,14 @@ func (b *bench) closed(l *lock.Locker, name string, count int64) *lock.Latch {
 func (b *bench) countDown(l *lock.Latch) {
 	b.Helper()
 	if err := l.CountDown(b.Context()); err != nil {
-		b.Errorf("counting %q down: %v", l.Name(), err)
+		b.Errorf("counting down: %v", err)
 	}
 }
 
 func (b *bench) counts(l *lock.Latch, want int64) {
 	b.Helper()
 	if got, err := l.Count(b.Context()); err != nil || got != want {
-		b.Errorf("the count of %q is %d, %v, want %d", l.Name(), got, err, want)
+		b.Errorf("the count is %d, %v, want %d", got, err, want)
 	}
 }
 

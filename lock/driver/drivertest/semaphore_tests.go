@@ -233,14 +233,14 @@ func (b *bench) acquires(s *lock.Semaphore, n int64) {
 	ctx, cancel := context.WithTimeout(b.Context(), soon)
 	defer cancel()
 	if err := s.Acquire(ctx, n); err != nil {
-		b.Errorf("acquire %d permits of %q: %v", n, s.Name(), err)
+		b.Errorf("acquire %d permits: %v", n, err)
 	}
 }
 
 func (b *bench) gives(s *lock.Semaphore, n int64) {
 	b.Helper()
 	if err := s.Release(b.Context(), n); err != nil {
-		b.Errorf("release %d permits of %q: %v", n, s.Name(), err)
+		b.Errorf("release %d permits: %v", n, err)
 	}
 }
 
@@ -883,7 +883,7 @@ func (b *bench) refusesPermits(p *lock.Mutex, why string) {
 func (b *bench) sets(p *lock.Permits, n int64) {
 	b.Helper()
 	if err := p.SetPermits(b.Context(), n); err != nil {
-		b.Fatalf("setting %d permits of %q: %v", n, p.Name(), err)
+		b.Fatalf("setting %d permits: %v", n, err)
 	}
 }
 

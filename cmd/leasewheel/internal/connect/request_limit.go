@@ -6,12 +6,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // The limits of requests. They are variables for tests, which stall on a busy machine.
 var (
-	RequestTimeout    = lock.DefaultRequestTimeout
+	RequestTimeout    = driver.DefaultRequestTimeout
 	ProbeTimeout      = time.Second // of the request that detects whether a port uses TLS
 	CompletionTimeout = time.Second // of a completion, for which a shell waits
 )

@@ -1,7 +1,6 @@
 package look
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -61,19 +59,18 @@ func NewInspectCommand() *cobra.Command {
 	return cmd
 }
 
-// inspector returns the function that inspects a name of the flag's kind.
-func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Locker) (driver.Info, error) {
-	switch i.kind {
-	case kindNames[driver.KindSemaphore]:
-		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Semaphore(name).Inspect(ctx) }
-	case kindNames[driver.KindPermit]:
-		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Permits(name).Inspect(ctx) }
-	case kindNames[driver.KindLatch]:
-		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Latch(name).Inspect(ctx) }
-	case "":
-		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Inspect(ctx, name) }
+// as returns the kind by which NAME is inspected: that of the flag, which must be one that
+// the data does not show.
+func (i *inspectCommand) as() (kind driver.Kind, ok bool) {
+	if i.kind == "" {
+		return driver.KindMutex, true
 	}
-	return nil
+	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
+		if kindNames[kind] == i.kind {
+			return kind, true
+		}
+	}
+	return 0, false
 }
 
 func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
@@ -83,15 +80,15 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 	if err := i.stored.ValidateNames(args[0]); err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	inspect := i.inspector(args[0])
-	if inspect == nil {
+	kind, ok := i.as()
+	if !ok {
 		return exit.UsageError(cmd, fmt.Errorf("--kind %q: accepted are semaphore, permits and latch; the kinds of other locks are detected", i.kind))
 	}
 	if err := i.open(cmd); err != nil {
 		return err
 	}
 	defer i.close()
-	sights := i.look(func(v *view) (driver.Info, error) { return inspect(cmd.Context(), v.locker) })
+	sights := i.look(func(v *view) (driver.Info, error) { return v.locker.Inspect(cmd.Context(), args[0], kind) })
 	taken := false
 	for _, s := range sights {
 		if s.err != nil {

@@ -135,7 +135,7 @@ func TestWatchOfAFrozenServer(t *testing.T) {
 			default:
 				require.NoError(t, v.err)
 			}
-			assert.LessOrEqual(t, time.Since(begin), time.Duration(len(ages))*interval+lock.DefaultRequestTimeout)
+			assert.LessOrEqual(t, time.Since(begin), time.Duration(len(ages))*interval+driver.DefaultRequestTimeout)
 			ages = append(ages, r.at.Sub(v.at).Round(time.Second))
 			return nil
 		}))

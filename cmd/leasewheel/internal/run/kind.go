@@ -83,7 +83,7 @@ func (k *kindFlags) acquirer(l *lock.Locker, name string, o lock.Options) acquir
 	case driver.KindFair:
 		m = l.Fair(name)
 	case driver.KindPermit:
-		return (&permitHandle{l.Permits(name), o, name, k.permits}).acquire
+		return (&permitHandle{l, l.Permits(name), o, name, k.permits}).acquire
 	default:
 		m = l.Mutex(name)
 	}
@@ -94,6 +94,7 @@ func (k *kindFlags) acquirer(l *lock.Locker, name string, o lock.Options) acquir
 
 // permitHandle acquires one permit of a semaphore with a number of permits.
 type permitHandle struct {
+	locker  *lock.Locker
 	permits *lock.Permits
 	options lock.Options
 	name    string
@@ -146,7 +147,7 @@ func (e *permitsError) Error() string {
 // checkNumber compares the semaphore's number of permits with the flag's, if this user may
 // inspect it.
 func (h *permitHandle) checkNumber(ctx context.Context) error {
-	info, err := h.permits.Inspect(ctx)
+	info, err := h.locker.Inspect(ctx, h.name, driver.KindPermit)
 	if err != nil {
 		return nil //nolint:nilerr // the acquisition meets it too, unless only inspection is forbidden
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -35,7 +36,7 @@ func inOutage(t *testing.T, f func(t *testing.T, server *locktest.Server, r *com
 		store, err := redisstore.New(s.Client(t), redisstore.Config{})
 		require.NoError(t, err)
 		defer store.Close()
-		locker, err := lock.New(store, lock.Config{RetryFor: lock.DefaultRequestTimeout})
+		locker, err := lock.New(store, lock.Config{RetryFor: driver.DefaultRequestTimeout})
 		require.NoError(t, err)
 		defer locker.Close()
 		r := &command{name: "job", verbose: true, stderr: new(strings.Builder)}
@@ -66,7 +67,7 @@ func TestRunWaitsThroughAnOutage(t *testing.T) {
 					server[0](s)
 					time.AfterFunc(long, func() { server[1](s) })
 					require.NoError(t, request())
-					assert.InDelta(t, long, time.Since(begin), float64(mostOutagePause+lock.DefaultRequestTimeout))
+					assert.InDelta(t, long, time.Since(begin), float64(mostOutagePause+driver.DefaultRequestTimeout))
 					assert.Equal(t, 1, strings.Count(fmt.Sprint(r.stderr), "; waiting for it"), r.stderr)
 				})
 			})
@@ -101,7 +102,7 @@ func TestRunGivesUpAfterItsWait(t *testing.T) {
 				failed, ok := errors.AsType[*exit.Error](err)
 				require.True(t, ok, "%v", err)
 				assert.Equal(t, exit.Unavailable, failed.Code)
-				assert.InDelta(t, wait, time.Since(begin), float64(lock.DefaultRequestTimeout+mostOutagePause))
+				assert.InDelta(t, wait, time.Since(begin), float64(driver.DefaultRequestTimeout+mostOutagePause))
 				assert.Equal(t, 1, strings.Count(fmt.Sprint(r.stderr), "; waiting for it"), r.stderr)
 			})
 		})

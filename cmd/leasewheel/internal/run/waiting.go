@@ -65,10 +65,10 @@ type holding struct {
 // holder returns who holds the lock that run waits for.
 func (r *command) holder(ctx context.Context) (h holding, err error) {
 	if r.kinds.kind() == driver.KindPermit {
-		info, err := r.locker.Permits(r.name).Inspect(ctx)
+		info, err := r.locker.Inspect(ctx, r.name, driver.KindPermit)
 		return holding{inUse: info.HolderCount}, err
 	}
-	info, err := r.locker.Inspect(ctx, r.name)
+	info, err := r.locker.Inspect(ctx, r.name, driver.KindMutex)
 	if err != nil || len(info.Holders) == 0 {
 		return h, err
 	}
