@@ -106,6 +106,10 @@ platforms: ## Check everything for every system and processor that is promised
 house: ## Measure the structure: lines, exported names, references that climb, words; details with HOUSE=package
 	@go -C .ci/house run . $(CURDIR) $(HOUSE)
 
+.PHONY: road
+road: ## Print the files and functions that a Lock and an Unlock enter, and how often they return to a file
+	@set -eu; $(WITH_REDIS); go -C .ci/house run . road $(CURDIR) "$$REDIS_SERVER"
+
 .PHONY: cover
 cover: ## Measure which code the tests reach; the report is .cache/cover.html
 	@set -eu; $(WITH_REDIS); set -x; \

@@ -47,6 +47,17 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	return l.conclude(a, l.await(a))
 }
 
+// enter counts an acquisition as active, unless the locker is closed.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Err() != nil {
+		return false
+	}
+	l.active.Add(1)
+	return true
+}
+
 // await returns the result of the acquisition: of its own request, or of the queue for the
 // lock.
 func (l *Locker) await(a *acquisition) result {
@@ -78,11 +89,14 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 	case r.grant.Verdict == driver.Refused:
 		r.err = a.refused(r.grant.Answer, nil)
 		a.abandonUnknown()
-	default:
+	case a.handsOff(r.grant):
 		r.grant.handOff = l.beginHandOff(a, r.grant)
 	}
 	return r, false
 }
+
+// handsOff reports whether holders in this process may hand a grant to each other.
+func (a *acquisition) handsOff(g grant) bool { return a.options.Passes > 0 && g.Reserved > 0 }
 
 // tryRepeatedly repeats the request until the store answers, within
 // [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -35,13 +36,13 @@ func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
 		"write": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("rw2").Write() },
 	} {
 		try[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).TryLock(ctx)) }
-		within[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).LockWithin(ctx, wait)) }
+		within[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).MaxWait(wait).Lock(ctx)) }
 		lasting[name] = func(ctx context.Context, l *lock.Locker) error { return leased(m(l).Lock(ctx)) }
 		lasting[name+" do"] = func(ctx context.Context, l *lock.Locker) error {
 			return m(l).Do(ctx, func(context.Context) error { return nil })
 		}
 		deferred := func(ctx context.Context, l *lock.Locker, wait time.Duration) error {
-			d, err := m(l).GoWithin(ctx, wait, func(context.Context) error { return nil })
+			d, err := m(l).MaxWait(wait).Go(ctx, func(context.Context) error { return nil })
 			if err != nil {
 				return err
 			}
@@ -53,22 +54,24 @@ func verbs(wait time.Duration) (try, within, lasting map[string]verb) {
 	}
 	permits := func(l *lock.Locker) *lock.Permits { return l.Permits("permits") }
 	try["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().TryLock(ctx)) }
-	within["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().LockWithin(ctx, wait)) }
+	within["permits"] = func(ctx context.Context, l *lock.Locker) error {
+		return leased(permits(l).One().MaxWait(wait).Lock(ctx))
+	}
 	lasting["permits"] = func(ctx context.Context, l *lock.Locker) error { return leased(permits(l).One().Lock(ctx)) }
 	semaphore := func(l *lock.Locker) *lock.Semaphore { return l.Semaphore("semaphore") }
 	try["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).TryAcquire(ctx, 1) }
-	within["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).AcquireWithin(ctx, 1, wait) }
+	within["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).MaxWait(wait).Acquire(ctx, 1) }
 	lasting["semaphore"] = func(ctx context.Context, l *lock.Locker) error { return semaphore(l).Acquire(ctx, 1) }
 	lasting["latch"] = func(ctx context.Context, l *lock.Locker) error { return l.Latch("latch").Wait(ctx) }
 	all := func(l *lock.Locker) *lock.Multi { return lock.All(l.Mutex("one"), l.Mutex("two")) }
 	try["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).TryLock(ctx)) }
-	within["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).LockWithin(ctx, wait)) }
+	within["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).MaxWait(wait).Lock(ctx)) }
 	lasting["all"] = func(ctx context.Context, l *lock.Locker) error { return leased(all(l).Lock(ctx)) }
 	again := func(take func(*lock.Mutex, context.Context) (*lock.Lease, error)) verb {
 		return func(_ context.Context, l *lock.Locker) error { return leased(take(l.Mutex("held"), heldIn(l))) }
 	}
 	try["again"] = again((*lock.Mutex).TryLock)
-	within["again"] = again(func(m *lock.Mutex, ctx context.Context) (*lock.Lease, error) { return m.LockWithin(ctx, wait) })
+	within["again"] = again(func(m *lock.Mutex, ctx context.Context) (*lock.Lease, error) { return m.MaxWait(wait).Lock(ctx) })
 	lasting["again"] = again((*lock.Mutex).Lock)
 	return try, within, lasting
 }
@@ -131,7 +134,7 @@ func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 	})
 }
 
-// LockWithin survives an outage that is shorter than its wait.
+// A limited Lock survives an outage that is shorter than its MaxWait.
 func TestLockWithinLivesThroughAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
 	livesThrough(t, within, 15*time.Second)
@@ -164,7 +167,7 @@ func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
 	})
 }
 
-// In a longer outage LockWithin ends after its wait, with an error that matches
+// In a longer outage it ends after its MaxWait, with an error that matches
 // ErrUnavailable.
 func TestLockWithinEndsInAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
@@ -198,7 +201,7 @@ func TestLockWithinEndsDuringTheSubscription(t *testing.T) {
 			}
 		})
 		begin := time.Now()
-		_, err := l.Mutex("a").LockWithin(t.Context(), lock.DefaultRequestTimeout/2)
+		_, err := l.Mutex("a").MaxWait(lock.DefaultRequestTimeout / 2).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.LessOrEqual(t, time.Since(begin), lock.DefaultRequestTimeout)
 		store.set(func() { store.acquire, store.subscribe = nil, nil })
@@ -283,12 +286,12 @@ func TestDurationsOfAnyLength(t *testing.T) {
 	for _, long := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
 		synctest.Test(t, func(t *testing.T) {
 			server := locktest.StartMemory(t)
-			l := server.Locker(t, lock.Config{TTL: lock.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
+			l := server.Locker(t, lock.Config{TTL: driver.MaxTTL, RequestTimeout: long, RetryFor: long, Poll: long})
 			m := l.Mutex("a").With(lock.Options{
 				Heartbeat: long, MaxHold: long, Passes: 1, PassFor: long,
 				Retry: func(int) (time.Duration, bool) { return long, true },
 			})
-			lease, err := m.LockWithin(t.Context(), long)
+			lease, err := m.MaxWait(long).Lock(t.Context())
 			require.NoError(t, err)
 			got := await(t, m)
 			time.Sleep(time.Hour)
@@ -301,10 +304,10 @@ func TestDurationsOfAnyLength(t *testing.T) {
 			s := l.Semaphore("s")
 			_, err = s.TrySetPermits(t.Context(), 1)
 			require.NoError(t, err)
-			require.NoError(t, s.AcquireWithin(t.Context(), 1, long))
+			require.NoError(t, s.MaxWait(long).Acquire(t.Context(), 1))
 			require.NoError(t, s.Release(t.Context(), 1))
 			require.NoError(t, s.AddPermits(t.Context(), 1))
-			multi, err := lock.All(l.Mutex("b"), l.Mutex("c")).LockWithin(t.Context(), long)
+			multi, err := lock.All(l.Mutex("b"), l.Mutex("c")).MaxWait(long).Lock(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, multi.Unlock(t.Context()))
 		})

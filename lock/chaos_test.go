@@ -83,7 +83,7 @@ func (c *chaos) run(d time.Duration) {
 func (c *chaos) use(m *lock.Mutex) {
 	ctx, cancel := context.WithTimeout(c.Context(), 100*time.Millisecond+c.dice.upTo(6*time.Second))
 	defer cancel()
-	lease, err := m.LockWithin(ctx, c.dice.upTo(4*time.Second)-time.Second)
+	lease, err := m.MaxWait(c.dice.upTo(4*time.Second) - time.Second).Lock(ctx)
 	if err != nil {
 		time.Sleep(c.dice.upTo(200 * time.Millisecond))
 		return

@@ -211,7 +211,7 @@ func (c *cleanup) clean(left *leftover) {
 func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	l := c.locker
 	sent := time.Now()
-	ctx, cancel := l.bound(c.ctx, MaxTTL)
+	ctx, cancel := l.bound(c.ctx, driver.MaxTTL)
 	stop := context.AfterFunc(c.ctx, cancel)
 	_, err := l.store.Release(ctx, &left.hold)
 	stop()

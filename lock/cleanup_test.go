@@ -88,7 +88,7 @@ func TestCleanupOutlastsLateRequests(t *testing.T) {
 
 // deferredWithin returns the error of a deferred function that is not called.
 func deferredWithin(t *testing.T, m *lock.Mutex, wait time.Duration) error {
-	d, err := m.GoWithin(t.Context(), wait, never(t))
+	d, err := m.MaxWait(wait).Go(t.Context(), never(t))
 	require.NoError(t, err)
 	return d.Wait(t.Context())
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -18,12 +19,12 @@ const (
 )
 
 // newClient describes this process, with a new id.
-func newClient(label string) Client {
+func newClient(label string) driver.Client {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return Client{
+	return driver.Client{
 		ID:      newUUID(),
 		Host:    host,
 		Process: filepath.Base(os.Args[0]),

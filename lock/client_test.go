@@ -21,7 +21,7 @@ type slowAnnouncements struct {
 	done  chan error // of each announcement
 }
 
-func (s *slowAnnouncements) Announce(ctx context.Context, c lock.Client, ttl time.Duration) error {
+func (s *slowAnnouncements) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
 	select {
 	case <-time.After(s.takes):
 		s.done <- nil

@@ -115,7 +115,7 @@ func (c *confirmed) begin() {
 func (c *confirmed) sendAll() {
 	groups := make(map[string][]string)
 	for _, name := range c.semaphores() {
-		group := c.locker.store.Group(name, KindSemaphore)
+		group := c.locker.store.Group(name, driver.KindSemaphore)
 		groups[group] = append(groups[group], name)
 	}
 	c.mu.Lock()
@@ -211,7 +211,7 @@ func (c *confirmed) forget(name string, owners []string) error {
 	bounded, cancel := context.WithDeadline(c.sends, c.locker.requestBy(c.locker.config.RequestTimeout))
 	defer cancel()
 	_, err := counter.Count(bounded, &driver.Count{
-		Kind: KindSemaphore, Name: name, Op: driver.CountForget,
+		Kind: driver.KindSemaphore, Name: name, Op: driver.CountForget,
 		Forget: owners, Keep: c.locker.config.RequestTimeout + driver.MaxLateness,
 	})
 	return err

@@ -20,28 +20,28 @@ func (e *CountError) Error() string {
 
 // validateLife returns an error if ttl is out of range for a count.
 func validateLife(ttl time.Duration) error {
-	if ttl < time.Millisecond || ttl > MaxTTL {
-		return fmt.Errorf("lock: a life of %v is out of range: accepted are 1ms to %v", ttl, MaxTTL)
+	if ttl < time.Millisecond || ttl > driver.MaxTTL {
+		return fmt.Errorf("lock: a life of %v is out of range: accepted are 1ms to %v", ttl, driver.MaxTTL)
 	}
 	return nil
 }
 
 func validateCount(n, least int64) error {
-	if n < least || n > MaxCount {
-		return &CountError{Count: n, Min: least, Max: MaxCount}
+	if n < least || n > driver.MaxCount {
+		return &CountError{Count: n, Min: least, Max: driver.MaxCount}
 	}
 	return nil
 }
 
 // resendWindow returns how long a request without an owner may be sent again.
 func (l *Locker) resendWindow() time.Duration {
-	const most = MaxTTL / 8 // keeps sums from overflowing
+	const most = driver.MaxTTL / 8 // keeps sums from overflowing
 	return min(max(l.config.RetryFor, 0), most) + 3*min(l.config.RequestTimeout, most)
 }
 
 // count sends a request to the store's [driver.Counter], and repeats it after transient
 // errors.
-func (l *Locker) count(ctx context.Context, kind Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
+func (l *Locker) count(ctx context.Context, kind driver.Kind, name string, op driver.CountOp, n int64) (driver.Counted, error) {
 	return l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: op, N: n})
 }
 
@@ -105,18 +105,4 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 		l.confirmed.add(a.hold)
 	}
 	return err
-}
-
-// ready returns an error if no request should be sent.
-func (l *Locker) ready(ctx context.Context, name string) error {
-	if err := ValidateName(name); err != nil {
-		return err
-	}
-	if err := context.Cause(l.closed); err != nil {
-		return err
-	}
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not requested: %w", name, err)
-	}
-	return nil
 }

@@ -54,15 +54,10 @@ const (
 //
 // If ctx ends before f is called, or Go returns an error, f is not called. The error is
 // one that Lock would return, or [ErrTooManyWaiters], [ErrTooManyDeferred], or that of
-// a context that cannot wait. Go panics if f is nil.
+// a context that cannot wait. Go panics if f is nil. After a MaxWait of 0 the lock is
+// requested once, as soon as there is a slot to run in.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
-	return m.deferred(ctx, forever, f)
-}
-
-// GoWithin is Go with a limit on the wait for the lock, as in LockWithin. If wait is
-// not positive, the lock is requested once, as soon as there is a slot to run in.
-func (m *Mutex) GoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
-	return m.deferred(ctx, max(wait, 0), f)
+	return m.deferred(ctx, m.maxWait.limit(), f)
 }
 
 // Done is closed when f has returned and the lock is unlocked, or when it is certain
@@ -120,7 +115,7 @@ func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx con
 	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
 	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
 	d.task.deferred = d
-	if o := m.ownershipIn(ctx); o != nil && o.held() {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
 		d.own = o
 	} else if err := m.setHold(&d.acquisition); err != nil {
 		return nil, err

@@ -375,7 +375,7 @@ func TestDeferredWithin(t *testing.T) {
 		m := l.Mutex("a")
 		begin := time.Now()
 		for _, wait := range []time.Duration{0, -1, time.Second, 3 * time.Second} {
-			d, err := m.GoWithin(t.Context(), wait, never(t))
+			d, err := m.MaxWait(wait).Go(t.Context(), never(t))
 			require.NoError(t, err)
 			err = d.Wait(t.Context())
 			var refused *lock.NotAcquiredError
@@ -384,7 +384,7 @@ func TestDeferredWithin(t *testing.T) {
 			about(t, max(wait, 0), time.Since(begin))
 			begin = time.Now()
 		}
-		patient, err := m.GoWithin(t.Context(), 3*time.Second, func(ctx context.Context) error {
+		patient, err := m.MaxWait(3*time.Second).Go(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
 			return ctx.Err()
 		})
@@ -392,7 +392,7 @@ func TestDeferredWithin(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		unlock(t, holder)
 		require.NoError(t, patient.Wait(t.Context()), "the limit is for the wait alone")
-		now, err := m.GoWithin(t.Context(), 0, func(context.Context) error { return nil })
+		now, err := m.MaxWait(0).Go(t.Context(), func(context.Context) error { return nil })
 		require.NoError(t, err)
 		require.NoError(t, now.Wait(t.Context()))
 	})
@@ -429,7 +429,7 @@ func TestCloseEndsDeferred(t *testing.T) {
 		for i := range 100 {
 			all = append(all, deferOn(t, l, fmt.Sprint("free ", i%10), never(t)), deferOn(t, l, "held, too", never(t)))
 		}
-		limited, err := l.Mutex("held").GoWithin(t.Context(), 0, never(t))
+		limited, err := l.Mutex("held").MaxWait(0).Go(t.Context(), never(t))
 		require.NoError(t, err)
 		all = append(all, limited)
 		time.Sleep(time.Second)
@@ -493,7 +493,7 @@ func TestCloseAndAStubbornFunction(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		behind := deferOn(t, l, "b", never(t))
-		once, err := l.Mutex("c").GoWithin(t.Context(), 0, never(t))
+		once, err := l.Mutex("c").MaxWait(0).Go(t.Context(), never(t))
 		require.NoError(t, err)
 		begin := time.Now()
 		time.AfterFunc(time.Second/2, func() {
@@ -960,7 +960,7 @@ func TestDeferredWhileTheStoreIsAway(t *testing.T) {
 		begin := time.Now()
 		var all []*lock.Deferred
 		for range 50 {
-			d, err := l.Mutex("a").GoWithin(t.Context(), 2*time.Second, never(t))
+			d, err := l.Mutex("a").MaxWait(2*time.Second).Go(t.Context(), never(t))
 			require.NoError(t, err)
 			all = append(all, d)
 		}

@@ -17,8 +17,14 @@ import (
 // doer is a handle with methods that call a function under its lock.
 type doer interface {
 	Do(ctx context.Context, f func(ctx context.Context) error) error
-	TryDo(ctx context.Context, f func(ctx context.Context) error) error
-	DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error
+}
+
+// within returns d with a limit on its wait.
+func within(d doer, wait time.Duration) doer {
+	if m, ok := d.(*lock.Multi); ok {
+		return m.MaxWait(wait)
+	}
+	return d.(*lock.Mutex).MaxWait(wait)
 }
 
 // doers are the handles of a lock or a permit called "a".
@@ -36,8 +42,7 @@ func doers(t *testing.T, l *lock.Locker) map[string]doer {
 }
 
 // A function is called once the lock is held, and after it, the lock is free. It is not
-// called while another holder has the lock: TryDo returns at once, DoWithin after its
-// wait, and Do with its context.
+// called while another holder has the lock: Do returns after its MaxWait, or with its context.
 func TestDo(t *testing.T) {
 	failure := errors.New("the function failed")
 	const wait, limit = 3 * time.Second, 7 * time.Second
@@ -51,24 +56,22 @@ func TestDo(t *testing.T) {
 				want error
 			}{
 				"Do":       {d.Do, limit, context.DeadlineExceeded},
-				"TryDo":    {d.TryDo, 0, lock.ErrNotAcquired},
-				"DoWithin": {func(ctx context.Context, f func(context.Context) error) error { return d.DoWithin(ctx, wait, f) }, wait, lock.ErrNotAcquired},
-				"DoWithin nothing": {func(ctx context.Context, f func(context.Context) error) error {
-					return d.DoWithin(ctx, -1, f)
-				}, 0, lock.ErrNotAcquired},
+				"MaxWait":  {within(d, wait).Do, wait, lock.ErrNotAcquired},
+				"zero":     {within(d, 0).Do, 0, lock.ErrNotAcquired},
+				"negative": {within(d, -1).Do, 0, lock.ErrNotAcquired},
 			}
 			for way, w := range ways {
 				calls := 0
 				err := w.run(t.Context(), func(ctx context.Context) error {
 					calls++
-					assert.ErrorIs(t, others[name].TryDo(t.Context(), never(t)), lock.ErrNotAcquired, name)
+					assert.ErrorIs(t, within(others[name], 0).Do(t.Context(), never(t)), lock.ErrNotAcquired, name)
 					return failure
 				})
 				require.ErrorIs(t, err, failure, "%s of %s", way, name)
 				require.Equal(t, 1, calls)
 				require.Panics(t, func() { _ = w.run(t.Context(), func(context.Context) error { panic("it fails") }) })
 
-				require.NoError(t, others[name].TryDo(t.Context(), func(context.Context) error {
+				require.NoError(t, within(others[name], 0).Do(t.Context(), func(context.Context) error {
 					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), limit)
 					defer cancel()
@@ -82,11 +85,11 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// DoWithin limits the wait, not the function.
-func TestDoWithinDoesNotLimitTheFunction(t *testing.T) {
+// MaxWait limits the wait, not the function.
+func TestMaxWaitDoesNotLimitTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, d := range doers(t, locktest.New(t, lock.Config{})) {
-			require.NoError(t, d.DoWithin(t.Context(), time.Second, func(ctx context.Context) error {
+			require.NoError(t, within(d, time.Second).Do(t.Context(), func(ctx context.Context) error {
 				time.Sleep(time.Minute)
 				return ctx.Err()
 			}), name)

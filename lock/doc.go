@@ -4,8 +4,9 @@
 // # Quick start
 //
 // A [Locker] joins a store to a watchdog: package redisstore on Redis, or quorum on several
-// independent servers. (Package [driver] is for authors of stores.) Its methods return
-// handles by name, which are cheap values. A granted lock is a [Lease]:
+// independent servers. (Package [driver] is for authors of stores; it has the kinds of
+// locks, their limits, and what inspection returns.) Its methods return handles by name,
+// which are cheap values. A granted lock is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)
@@ -32,8 +33,8 @@
 //
 // TryLock, every method whose name begins with Try, and Unlock return within
 // [Config.RequestTimeout]; the release of Unlock is then repeated in the background.
-// LockWithin survives an outage shorter than its wait, Lock any, as long as its context
-// lives. If the outcome of an abandoned request is unknown, the hold is released in the
+// Lock survives any outage, as long as its context lives, and with [Mutex.MaxWait] one
+// shorter than that. If the outcome of an abandoned request is unknown, the hold is released in the
 // background until the store confirms it.
 //
 // # Waiting
@@ -99,13 +100,13 @@ package lock
 // lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
-// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/pipeline.go
-// transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
+// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/pipeline.go
+// Transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.
 // Planted: 37.
 //
-// Unlock, cleanup: ownership.go, release.go, cleanup.go.
+// Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60.
 //
@@ -113,19 +114,19 @@ package lock
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177.
 //
-// How long a call takes: release.go limit, backoff.go Locker.withRetry(), request.go
-// Locker.requestBy(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
+// How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
+// Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
 // lock/delayqueue/worker.go worker.recover(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.
 // Planted: 179, 180, 181, 182, 184.
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
-// lock/redisstore/renewal.go Store.keep(), lock/quorum/release.go.
+// lock/redisstore/kind.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //
-// Metrics and reports: observer.go, stats.go, renewal/observer.go, wheel/stats.go,
+// Metrics and reports: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go, wheel/stats.go,
 // wheel/lags.go.
 // Tests: observer_test.go, renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.

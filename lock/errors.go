@@ -53,7 +53,7 @@ type LostError = renewal.LostError
 // and also [ErrForeign] if Foreign is set.
 type NotAcquiredError struct {
 	Name    string
-	Kind    Kind
+	Kind    driver.Kind
 	TTL     time.Duration // of the holder's lease, or the first to end of several, unless renewed; zero: unknown
 	Foreign bool          // the name is in use by something other than a lock of this format
 	// OtherKind: a lock of another kind, which does not share names with this one, uses the name.

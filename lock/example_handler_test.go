@@ -22,7 +22,7 @@ type shipping struct {
 
 func (s *shipping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	order := r.PathValue("order")
-	lease, err := s.locker.Mutex("orders:"+order).LockWithin(r.Context(), s.wait)
+	lease, err := s.locker.Mutex("orders:" + order).MaxWait(s.wait).Lock(r.Context())
 	switch {
 	case errors.Is(err, lock.ErrNotAcquired):
 		http.Error(w, "another request ships this order", http.StatusConflict)

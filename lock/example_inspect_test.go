@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -126,9 +127,9 @@ func ExampleSemaphore_Inspect() {
 	if _, err := downloads.TrySetPermits(ctx, 3); err != nil {
 		log.Fatal(err)
 	}
-	for _, inspect := range []func(context.Context) (lock.Info, error){
+	for _, inspect := range []func(context.Context) (driver.Info, error){
 		downloads.Inspect,
-		func(ctx context.Context) (lock.Info, error) { return locker.Inspect(ctx, "downloads") }, // cannot see the kind
+		func(ctx context.Context) (driver.Info, error) { return locker.Inspect(ctx, "downloads") }, // cannot see the kind
 	} {
 		info, err := inspect(ctx)
 		if err != nil {

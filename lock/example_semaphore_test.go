@@ -35,10 +35,10 @@ func ExampleLocker_Semaphore() {
 	// 3 <nil>
 }
 
-func ExampleSemaphore_AcquireWithin() {
+func ExampleSemaphore_MaxWait() {
 	locker, _, end := exampleLocker()
 	defer end()
-	err := locker.Semaphore("nobody has set it").AcquireWithin(context.Background(), 1, 50*time.Millisecond)
+	err := locker.Semaphore("nobody has set it").MaxWait(50*time.Millisecond).Acquire(context.Background(), 1)
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 	// Output: true
 }

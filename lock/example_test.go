@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"expvar"
 	"fmt"
 	"log"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/lock/retry"
@@ -76,7 +76,7 @@ func ExampleMutex_TryLock() {
 	// Output: somebody else makes the report
 }
 
-func ExampleMutex_LockWithin() {
+func ExampleMutex_MaxWait() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func ExampleMutex_LockWithin() {
 	}
 	defer lease.Unlock(ctx)
 
-	_, err = locker.Mutex("report").LockWithin(ctx, 50*time.Millisecond)
+	_, err = locker.Mutex("report").MaxWait(50 * time.Millisecond).Lock(ctx)
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 	// Output: true
 }
@@ -109,15 +109,15 @@ func ExampleMutex_Do() {
 }
 
 // A job that another process is running already is left out.
-func ExampleMutex_TryDo() {
+func ExampleMutex_MaxWait_zero() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
 	report := locker.Mutex("report")
 
-	err := report.TryDo(ctx, func(context.Context) error {
+	err := report.MaxWait(0).Do(ctx, func(context.Context) error {
 		fmt.Println("running")
-		return report.TryDo(ctx, func(context.Context) error { // as another process would
+		return report.MaxWait(0).Do(ctx, func(context.Context) error { // as another process would
 			fmt.Println("running twice")
 			return nil
 		})
@@ -128,12 +128,12 @@ func ExampleMutex_TryDo() {
 	// true
 }
 
-func ExampleMutex_DoWithin() {
+func ExampleMutex_MaxWait_do() {
 	locker, _, end := exampleLocker()
 	defer end()
 
 	// The wait has a limit of 100 ms; the function has none.
-	err := locker.Mutex("orders:42").DoWithin(context.Background(), 100*time.Millisecond, func(context.Context) error {
+	err := locker.Mutex("orders:42").MaxWait(100*time.Millisecond).Do(context.Background(), func(context.Context) error {
 		fmt.Println("shipping")
 		return nil
 	})
@@ -149,7 +149,7 @@ func ExampleLease_Within() {
 	defer end()
 
 	http.HandleFunc("POST /orders/{id}/ship", func(w http.ResponseWriter, r *http.Request) {
-		lease, err := locker.Mutex("orders:"+r.PathValue("id")).LockWithin(r.Context(), time.Second)
+		lease, err := locker.Mutex("orders:" + r.PathValue("id")).MaxWait(time.Second).Lock(r.Context())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
@@ -201,7 +201,7 @@ func ExampleMutex_Go() {
 	// settled by function 2
 }
 
-func ExampleMutex_GoWithin() {
+func ExampleMutex_MaxWait_deferred() {
 	locker, _, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
@@ -211,7 +211,7 @@ func ExampleMutex_GoWithin() {
 	}
 	defer lease.Unlock(ctx)
 
-	d, err := locker.Mutex("account:7").GoWithin(ctx, 50*time.Millisecond, func(context.Context) error {
+	d, err := locker.Mutex("account:7").MaxWait(50*time.Millisecond).Go(ctx, func(context.Context) error {
 		fmt.Println("never called: the lock does not come free in time")
 		return nil
 	})
@@ -388,7 +388,7 @@ func ExampleLease_Token() {
 
 func ExampleEscapeName() {
 	fmt.Println(lock.EscapeName("report {draft}"))
-	fmt.Println(lock.ValidateName("report {draft"))
+	fmt.Println(driver.ValidateName("report {draft"))
 	// Output:
 	// report %7Bdraft%7D
 	// lock: name "report {draft": a lone brace; accepted is a hash tag like "{user:7}:cart", or escape it with EscapeName
@@ -449,7 +449,7 @@ func ExampleOptions_MinHold() {
 	for range 3 { // hosts, whose clocks are a few milliseconds apart
 		locker := server.Locker(&t, unhurried)
 		once := locker.Mutex("report").With(lock.Options{MinHold: time.Minute})
-		err := once.TryDo(ctx, report)
+		err := once.MaxWait(0).Do(ctx, report)
 		if errors.Is(err, lock.ErrNotAcquired) {
 			continue // another host has done it
 		}
@@ -458,42 +458,4 @@ func ExampleOptions_MinHold() {
 		}
 	}
 	// Output: the report is sent
-}
-
-// Counters by kind and result have few labels; a name in a label would make one series for
-// each lock.
-func ExampleObserver() {
-	var acquired, lost expvar.Map
-	observer := &lock.Observer{
-		Acquired: func(_ context.Context, a lock.Acquired) {
-			acquired.Add(a.Kind.String()+" "+a.Outcome(), 1)
-		},
-		Ended: func(_ context.Context, e lock.Ended) {
-			var loss *lock.LostError
-			if errors.As(e.Err, &loss) {
-				lost.Add(loss.Cause.String(), 1)
-			}
-		},
-	}
-
-	var t locktest.Scope
-	defer t.End()
-	server := locktest.StartMemory(&t)
-	locker := server.Locker(&t, lock.Config{RequestTimeout: time.Minute, Observer: observer})
-	ctx := context.Background()
-	err := locker.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
-		return server.Locker(&t, unhurried).Mutex("orders:42").TryDo(ctx, func(context.Context) error { return nil })
-	})
-	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
-	lease, err := locker.Mutex("orders:42").Lock(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server.Delete("orders:42")
-	_ = lease.Unlock(ctx)
-	fmt.Println(acquired.String(), lost.String())
-	// Output:
-	// true
-	// {"mutex granted": 2} {"deleted": 1}
 }

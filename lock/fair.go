@@ -1,6 +1,10 @@
 package lock
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
 
 // placeTTL is how long the store keeps a waiter's place in a fair lock's queue, or a
 // writer's claim on a read-write lock, after the last request for it. A waiter whose
@@ -18,5 +22,5 @@ const placeTTL = 5 * time.Second
 // costs the store a channel. The first one of the queue sends a request every 1.7 s, and
 // each process one for every 500 others of its waiters; see [driver.PlaceKeeper].
 func (l *Locker) Fair(name string) *Mutex {
-	return &Mutex{locker: l, kind: KindFair, name: name}
+	return &Mutex{locker: l, kind: driver.KindFair, name: name}
 }

@@ -228,7 +228,7 @@ func newIdleQueue(t *testing.T, server *locktest.Server) *idleQueue {
 	time.Sleep(10 * time.Millisecond)
 	q.locker, q.store = faultyLocker(t, server, lock.Config{})
 	go func() {
-		lease, err := q.locker.Fair("a").LockWithin(t.Context(), 5*time.Minute)
+		lease, err := q.locker.Fair("a").MaxWait(5 * time.Minute).Lock(t.Context())
 		assert.NoError(t, err)
 		q.granted <- lease
 	}()
@@ -258,7 +258,7 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 		q := newIdleQueue(t, locktest.Start(t))
 		second := make(chan error, 1)
 		go func() {
-			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			_, err := q.locker.Fair("a").MaxWait(20 * time.Second).Lock(t.Context())
 			second <- err
 		}()
 		time.Sleep(10 * time.Second)
@@ -266,7 +266,7 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 		assert.ErrorIs(t, <-second, lock.ErrUnavailable)
 		q.store.set(func() { q.store.acquire = nil })
 		go func() {
-			_, err := q.locker.Fair("a").LockWithin(t.Context(), 20*time.Second)
+			_, err := q.locker.Fair("a").MaxWait(20 * time.Second).Lock(t.Context())
 			second <- err
 		}()
 		time.Sleep(5 * time.Second)
@@ -423,14 +423,14 @@ func TestFairPlaceAfterItsRelease(t *testing.T) {
 				late.Go(func() {
 					time.Sleep(500 * time.Millisecond)
 					_, err := raw.Acquire(t.Context(), &driver.Hold{
-						Kind: lock.KindFair, Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Minute},
+						Kind: driver.KindFair, Name: "a", Owner: l.ClientID() + ":1", Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Minute},
 					})
 					assert.NoError(t, err)
 				})
 				return unavailable{}
 			})
 		})
-		_, err = l.Fair("a").LockWithin(t.Context(), lock.DefaultRequestTimeout)
+		_, err = l.Fair("a").MaxWait(lock.DefaultRequestTimeout).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		late.Wait()
 		line := fairQueue{T: t}

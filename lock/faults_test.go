@@ -172,7 +172,7 @@ func TestWaitersInAnOutageEndOneByOne(t *testing.T) {
 		for i := range 20 {
 			work.Go(func() {
 				wait := time.Minute + time.Duration(i+5)*time.Second
-				_, err := l.Mutex("a").LockWithin(t.Context(), wait)
+				_, err := l.Mutex("a").MaxWait(wait).Lock(t.Context())
 				assert.ErrorIs(t, err, lock.ErrUnavailable)
 				assert.NotErrorIs(t, err, lock.ErrNotAcquired)
 				about(t, wait, time.Since(begin))
@@ -239,13 +239,13 @@ func TestContextEndsWhileTheStoreIsUnresponsive(t *testing.T) {
 	})
 }
 
-// LockWithin's limit bounds only the waiting; a request in flight is awaited.
+// MaxWait bounds only the waiting; a request in flight is awaited.
 func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
 		begin := time.Now()
-		_, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
+		_, err := l.Mutex("a").MaxWait(100 * time.Millisecond).Lock(t.Context())
 		about(t, lock.DefaultRequestTimeout, time.Since(begin))
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
@@ -255,7 +255,7 @@ func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
 				return do()
 			}
 		})
-		lease, err := l.Mutex("a").LockWithin(t.Context(), 100*time.Millisecond)
+		lease, err := l.Mutex("a").MaxWait(100 * time.Millisecond).Lock(t.Context())
 		require.NoError(t, err, "a slow grant is a grant")
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(time.Minute)

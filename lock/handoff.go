@@ -20,12 +20,8 @@ type handOff struct {
 	by    time.Time // no hand-off after that
 }
 
-// beginHandOff begins a hand-off if the acquisition wants one and the store reserved
-// tokens.
+// beginHandOff begins the hand-off of a grant for which the store reserved tokens.
 func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queue(queueOf(a.hold)).beginHandOff(a, g)
@@ -33,9 +29,6 @@ func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
 
 // beginHandOff is that of [Locker] for a caller that holds locker.mu.
 func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
-	if a.hold.Queue.Reserve == 0 || g.Reserved == 0 {
-		return nil
-	}
 	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(a.options.passFor())}
 	return q.handOff
 }

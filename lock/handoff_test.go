@@ -196,7 +196,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 					waitFor := time.Duration(rand.N(3)) * time.Second
 					ctx, cancel := context.WithTimeout(t.Context(), waitFor+time.Duration(i%2)*time.Hour)
 					defer cancel()
-					lease, err := m.LockWithin(ctx, waitFor)
+					lease, err := m.MaxWait(waitFor).Lock(ctx)
 					switch {
 					case err == nil:
 						time.Sleep(time.Second)
@@ -211,7 +211,7 @@ func TestPassingOnToOneWhoGivesUp(t *testing.T) {
 			time.Sleep(time.Second)
 			require.NoError(t, held.Unlock(t.Context()))
 			work.Wait()
-			free, err := m.LockWithin(t.Context(), time.Second)
+			free, err := m.MaxWait(time.Second).Lock(t.Context())
 			require.NoError(t, err, "nobody has it")
 			require.NoError(t, free.Unlock(t.Context()))
 		}
@@ -252,7 +252,7 @@ func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		_, err := passing(l, lock.Options{}).Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
-		lease, err := passing(l, lock.Options{}).LockWithin(t.Context(), time.Second)
+		lease, err := passing(l, lock.Options{}).MaxWait(time.Second).Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
@@ -297,7 +297,7 @@ func TestPassingOnAfterEarlierRequests(t *testing.T) {
 				case 2: // the second waiter's, which joins the queue after that
 					late.Go(func() {
 						time.Sleep(1900 * time.Millisecond) // as late as the store applies it
-						h := &driver.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: lock.DefaultTTL}
+						h := &driver.Hold{Name: "a", Owner: l.ClientID() + ":2", Count: 1, TTL: driver.DefaultTTL}
 						answer, err := raw.Acquire(t.Context(), h)
 						assert.NoError(t, err)
 						assert.Equal(t, driver.Granted, answer.Verdict)
@@ -376,7 +376,7 @@ func TestPassesRefuses(t *testing.T) {
 	l := locktest.New(t, lock.Config{})
 	for says, o := range map[string]lock.Options{
 		"Passes -1":      {Passes: -1},
-		"Passes 1000001": {Passes: lock.MaxPasses + 1},
+		"Passes 1000001": {Passes: driver.MaxPasses + 1},
 		"PassFor":        {Passes: 1, PassFor: -1},
 		"Fixed":          {Passes: 1, Fixed: true},
 	} {
@@ -397,7 +397,7 @@ func TestReservedTokensKeepToTheClock(t *testing.T) {
 		store, err := redisstore.New(server.Client(t), redisstore.Config{FenceTTL: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, store.Close()) })
-		m := passing(locker(t, store, lock.Config{}), lock.Options{Passes: lock.MaxPasses})
+		m := passing(locker(t, store, lock.Config{}), lock.Options{Passes: driver.MaxPasses})
 		var token int64
 		take := func() {
 			t.Helper()

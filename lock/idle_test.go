@@ -152,7 +152,7 @@ func (s *scene) use(m *lock.Mutex) {
 		time.AfterFunc(s.upTo(2*time.Second), cancel)
 	}
 	id := s.begins()
-	lease, err := m.With(o).LockWithin(ctx, wait)
+	lease, err := m.With(o).MaxWait(wait).Lock(ctx)
 	granted := err == nil
 	dies := granted && o.Fixed && s.dies && s.roll(2) == 0
 	var until time.Time

@@ -22,14 +22,14 @@ func (l *Locker) inspector() (driver.Inspector, error) {
 
 // Inspect returns the holders and the waiters of the lock called name. Semaphores and
 // latches have Inspect methods of their own, since their data does not show their kind.
-func (l *Locker) Inspect(ctx context.Context, name string) (Info, error) {
-	return l.inspect(ctx, name, KindMutex)
+func (l *Locker) Inspect(ctx context.Context, name string) (driver.Info, error) {
+	return l.inspect(ctx, name, driver.KindMutex)
 }
 
 // inspect returns the state of a lock. as is the kind of a semaphore or latch, or
 // KindMutex if the kind is unknown.
-func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error) {
-	ask := func(store driver.Inspector, ctx context.Context, name string) (Info, error) {
+func (l *Locker) inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
+	ask := func(store driver.Inspector, ctx context.Context, name string) (driver.Info, error) {
 		return store.Inspect(ctx, name, as)
 	}
 	return l.withInspector(ctx, name, ask, l.repeats)
@@ -42,7 +42,7 @@ func (l *Locker) inspect(ctx context.Context, name string, as Kind) (Info, error
 // A holder that is alive notices at its next renewal, after a third of its TTL at most.
 // Until then two holders may be active, separated only by their fencing tokens. After
 // an error that does not match [ErrNotDone], inspect the lock before another try.
-func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
+func (l *Locker) ForceRelease(ctx context.Context, name string) (driver.Info, error) {
 	return l.withInspector(ctx, name, driver.Inspector.ForceRelease, func(err error) bool {
 		return l.repeats(err) && errors.Is(err, ErrNotDone)
 	})
@@ -50,16 +50,16 @@ func (l *Locker) ForceRelease(ctx context.Context, name string) (Info, error) {
 
 // withInspector sends a request about one lock, and repeats it as again allows.
 func (l *Locker) withInspector(ctx context.Context, name string,
-	ask func(driver.Inspector, context.Context, string) (Info, error), again func(error) bool,
-) (Info, error) {
-	if err := ValidateName(name); err != nil {
-		return Info{}, err
+	ask func(driver.Inspector, context.Context, string) (driver.Info, error), again func(error) bool,
+) (driver.Info, error) {
+	if err := driver.ValidateName(name); err != nil {
+		return driver.Info{}, err
 	}
 	store, err := l.inspector()
 	if err != nil {
-		return Info{}, err
+		return driver.Info{}, err
 	}
-	var info Info
+	var info driver.Info
 	err = l.withRetry(ctx, l.retryFor(), again, func(ctx context.Context) (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 		defer cancel()
@@ -79,11 +79,11 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 // continue. A node of a cluster that does not answer is such an error, which names it, and
 // delays the locks of no other. The store bounds each request of a list, Redis by 5 s, and
 // ctx bounds them all. List keeps 8 bytes, and a map's overhead, for each lock.
-func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
+func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
 		p, err := parsePattern(pattern)
 		if err != nil {
-			yield(Info{}, err)
+			yield(driver.Info{}, err)
 			return
 		}
 		if p.exact {
@@ -94,7 +94,7 @@ func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[Info, error
 		}
 		store, err := l.inspector()
 		if err != nil {
-			yield(Info{}, err)
+			yield(driver.Info{}, err)
 			return
 		}
 		for info, err := range store.List(ctx, p.prefix, p.matches) {

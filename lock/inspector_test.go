@@ -24,7 +24,7 @@ type faultyInspector struct {
 	examined  int
 }
 
-func (f *faultyInspector) ask(ctx context.Context, name string, do func(context.Context, string) (lock.Info, error)) (info lock.Info, err error) {
+func (f *faultyInspector) ask(ctx context.Context, name string, do func(context.Context, string) (driver.Info, error)) (info driver.Info, err error) {
 	f.examined++
 	err = f.through(ctx, &f.examine, func() (err error) {
 		info, err = do(ctx, name)
@@ -33,15 +33,15 @@ func (f *faultyInspector) ask(ctx context.Context, name string, do func(context.
 	return info, err
 }
 
-func (f *faultyInspector) Inspect(ctx context.Context, name string, as lock.Kind) (lock.Info, error) {
-	return f.ask(ctx, name, func(ctx context.Context, name string) (lock.Info, error) { return f.inspector.Inspect(ctx, name, as) })
+func (f *faultyInspector) Inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
+	return f.ask(ctx, name, func(ctx context.Context, name string) (driver.Info, error) { return f.inspector.Inspect(ctx, name, as) })
 }
 
-func (f *faultyInspector) ForceRelease(ctx context.Context, name string) (lock.Info, error) {
+func (f *faultyInspector) ForceRelease(ctx context.Context, name string) (driver.Info, error) {
 	return f.ask(ctx, name, f.inspector.ForceRelease)
 }
 
-func (f *faultyInspector) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[lock.Info, error] {
+func (f *faultyInspector) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
 	return f.inspector.List(ctx, prefix, wanted)
 }
 
@@ -145,6 +145,6 @@ func TestVictimOfAForcedRelease(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, victim.ClientID(), info.Holders[0].Client.ID)
 		require.ErrorIs(t, <-ended, lock.ErrLost)
-		assert.LessOrEqual(t, time.Since(begin), lock.DefaultTTL/3+time.Second)
+		assert.LessOrEqual(t, time.Since(begin), driver.DefaultTTL/3+time.Second)
 	})
 }

@@ -2,20 +2,6 @@ package lock
 
 import "github.com/leasewheel/leasewheel/lock/driver"
 
-// Kind is a kind of lock; see [driver.Kind].
-type Kind = driver.Kind
-
-// The kinds of lock are described in package driver.
-const (
-	KindMutex     = driver.KindMutex
-	KindFair      = driver.KindFair
-	KindRead      = driver.KindRead
-	KindWrite     = driver.KindWrite
-	KindSemaphore = driver.KindSemaphore
-	KindPermit    = driver.KindPermit
-	KindLatch     = driver.KindLatch
-)
-
 // traits are what this package knows of a kind of lock. All else is the same for every
 // kind, or the store's.
 type traits struct {
@@ -46,25 +32,19 @@ type traits struct {
 }
 
 var kinds = [...]traits{
-	KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true, complete: reserveTokens},
-	KindFair:      {reentrant: true, places: true, minHold: true},
-	KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
-	KindWrite:     {reentrant: true, complete: refuseUpgrade},
-	KindSemaphore: {permits: true, endless: true},
-	KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner, complete: severalPermits},
-	KindLatch:     {},
+	driver.KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true},
+	driver.KindFair:      {reentrant: true, places: true, minHold: true},
+	driver.KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
+	driver.KindWrite:     {reentrant: true, complete: refuseUpgrade},
+	driver.KindSemaphore: {permits: true, endless: true},
+	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner, complete: severalPermits},
+	driver.KindLatch:     {},
 }
 
 // traitsOf returns the traits of a kind that a user may have made up.
-func traitsOf(k Kind) *traits {
+func traitsOf(k driver.Kind) *traits {
 	if int(k) >= len(kinds) {
 		return &traits{}
 	}
 	return &kinds[k]
-}
-
-// reserveTokens has a grant reserve the tokens of [Options.Passes].
-func reserveTokens(m *Mutex, a *acquisition) error {
-	a.hold.Queue.Reserve = int64(m.options.Passes)
-	return nil
 }

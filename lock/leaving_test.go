@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // A function whose wait ends while Go runs is done, although no slot is free.
@@ -30,7 +31,7 @@ func TestWaitThatEndsWithinGo(t *testing.T) {
 	<-running
 	var functions []*lock.Deferred
 	for range 2000 {
-		d, err := l.Mutex("a").GoWithin(lease.Context(), time.Nanosecond, never(t))
+		d, err := l.Mutex("a").MaxWait(time.Nanosecond).Go(lease.Context(), never(t))
 		if err == nil {
 			functions = append(functions, d)
 		}
@@ -116,7 +117,7 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 			}
 		})
 		for range 20 {
-			go func() { _, _ = l.Mutex("a").LockWithin(t.Context(), 3*time.Second) }()
+			go func() { _, _ = l.Mutex("a").MaxWait(3 * time.Second).Lock(t.Context()) }()
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Second)
@@ -128,8 +129,8 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 func TestHandOffThatComesTooLateIsReportedAsAFailure(t *testing.T) {
 	server := locktest.StartMemory(t)
 	var wrong atomic.Int64
-	l := server.Locker(t, lock.Config{Observer: &lock.Observer{Acquired: func(_ context.Context, a lock.Acquired) {
-		if a.Err != nil && a.HandedOff {
+	l := server.Locker(t, lock.Config{Observer: &observe.Observer{Acquired: func(_ context.Context, a observe.Acquired) {
+		if a.Err != nil && a.Outcome == observe.HandedOff {
 			wrong.Add(1)
 		}
 	}}})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
@@ -99,7 +100,7 @@ func TestRefusedReleaseEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		require.Error(t, s.Release(ctx, lock.MaxCount))
+		require.Error(t, s.Release(ctx, driver.MaxCount))
 		assert.LessOrEqual(t, time.Since(begin), 300*time.Millisecond)
 		store.set(func() { store.count = nil })
 	})

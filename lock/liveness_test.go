@@ -60,7 +60,7 @@ func TestImpatientWaitersFindAnExpiredLock(t *testing.T) {
 				var work sync.WaitGroup
 				for range 60 {
 					work.Go(func() {
-						lease, err := m.LockWithin(t.Context(), time.Second)
+						lease, err := m.MaxWait(time.Second).Lock(t.Context())
 						if err == nil {
 							got.CompareAndSwap(0, int64(time.Since(begin)))
 							assert.NoError(t, lease.Unlock(t.Context()))
@@ -170,7 +170,7 @@ func TestReadUnderAWriteAfterAFailure(t *testing.T) {
 		write := mustLock(t, rw.Write())
 		reader := await(t, rw.Read())
 		store.set(func() { store.acquire = times(1, down) })
-		read, err := rw.Read().LockWithin(write.Context(), time.Minute)
+		read, err := rw.Read().MaxWait(time.Minute).Lock(write.Context())
 		if assert.NoError(t, err) {
 			require.NoError(t, read.Unlock(t.Context()))
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,20 +14,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Limits, and the defaults of [Config.TTL] and [Config.RequestTimeout].
-const (
-	DefaultTTL            = driver.DefaultTTL
-	DefaultRequestTimeout = time.Second
-	MaxTTL                = 365 * 24 * time.Hour
-	MaxName               = driver.MaxName    // bytes of a name
-	MaxCount              = driver.MaxCount   // permits, or a latch's count; others read no more
-	MaxSeveral            = driver.MaxSeveral // permits of one lease
-	MaxPasses             = 1_000_000         // local hand-offs of one grant
-)
+// DefaultRequestTimeout is the default of [Config.RequestTimeout].
+const DefaultRequestTimeout = time.Second
 
 // The other defaults of [Config].
 const (
@@ -42,7 +34,7 @@ const (
 type Config struct {
 	// TTL is how long the store keeps a lock without a renewal. A dead holder blocks the
 	// others for at most this long, and for up to a Poll more if it was granted the lock
-	// while they waited. At least four ticks of the wheel and 10 ms, at most MaxTTL.
+	// while they waited. At least four ticks of the wheel and 10 ms, at most a year.
 	// Default: 30 s.
 	TTL time.Duration
 	// RequestTimeout bounds one request to the store, as does a third of the lock's TTL. It
@@ -76,11 +68,11 @@ type Config struct {
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config
 	// Label describes this process to those who inspect its locks, beside its host, name and
-	// PID: a role, a job, a version. It is no secret. At most [MaxName] bytes, and no control
+	// PID: a role, a job, a version. It is no secret. At most [driver.MaxName] bytes, and no control
 	// characters. Default: none.
 	Label string
 	// Observer receives reports of acquisitions and holds. Default: none.
-	Observer *Observer
+	Observer *observe.Observer
 	// Logger receives events that no method can return as an error. Default: none.
 	Logger *slog.Logger
 }
@@ -88,7 +80,7 @@ type Config struct {
 // withDefaults returns c with defaults for its zero fields.
 func (c Config) withDefaults() Config {
 	if c.TTL == 0 {
-		c.TTL = DefaultTTL
+		c.TTL = driver.DefaultTTL
 	}
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = DefaultRequestTimeout
@@ -106,7 +98,7 @@ func (c Config) withDefaults() Config {
 		c.MaxRunning = defaultMaxRunning
 	}
 	if c.Observer == nil {
-		c.Observer = &Observer{}
+		c.Observer = &observe.Observer{}
 	} else {
 		o := *c.Observer // which its user may change
 		c.Observer = &o
@@ -135,8 +127,8 @@ func (c Config) validate(tick time.Duration) error {
 	if c.MaxRunning < 0 {
 		return fmt.Errorf("lock: MaxRunning %d is negative; accepted are positive numbers, 0 for %d", c.MaxRunning, defaultMaxRunning)
 	}
-	if len(c.Label) > MaxName || !utf8.ValidString(c.Label) || strings.ContainsFunc(c.Label, unicode.IsControl) {
-		return fmt.Errorf("lock: Label is unfit: accepted are up to %d bytes of UTF-8 without control characters", MaxName)
+	if len(c.Label) > driver.MaxName || !utf8.ValidString(c.Label) || strings.ContainsFunc(c.Label, unicode.IsControl) {
+		return fmt.Errorf("lock: Label is unfit: accepted are up to %d bytes of UTF-8 without control characters", driver.MaxName)
 	}
 	if c.Poll < 0 {
 		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, defaultPoll)
@@ -146,8 +138,8 @@ func (c Config) validate(tick time.Duration) error {
 
 // validateTTL returns an error for a TTL that the watchdog cannot renew in time.
 func validateTTL(ttl, tick time.Duration) error {
-	if least := minTTL(tick); ttl < least || ttl > MaxTTL {
-		return &TTLError{TTL: ttl, Min: least, Max: MaxTTL}
+	if least := minTTL(tick); ttl < least || ttl > driver.MaxTTL {
+		return &TTLError{TTL: ttl, Min: least, Max: driver.MaxTTL}
 	}
 	return nil
 }
@@ -157,14 +149,15 @@ func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Milli
 
 // Locker creates lock handles that share a store, a wheel and a watchdog. A process
 // needs one locker per store. Its methods are safe for concurrent use. The methods of a
-// handle return a *[NameError] if [ValidateName] rejects its name.
+// handle return a *[NameError] if [driver.ValidateName] rejects its name.
 type Locker struct {
 	store    driver.Store
 	config   Config
 	wheel    *wheel.Wheel
 	ownWheel bool
+	tick     time.Duration // the wheel's
 	watchdog *renewal.Watchdog
-	client   Client
+	client   driver.Client
 	owners   atomic.Int64 // number of the latest owner
 
 	// closed ends with Close; its Done ends every wait of this locker.
@@ -228,7 +221,8 @@ func New(store Store, c Config) (*Locker, error) {
 
 // start completes the construction of a locker whose wheel runs.
 func (l *Locker) start() error {
-	if err := l.config.validate(l.wheel.Tick()); err != nil {
+	l.tick = l.wheel.Tick()
+	if err := l.config.validate(l.tick); err != nil {
 		return err
 	}
 	r := l.config.Renewal
@@ -256,29 +250,7 @@ func (l *Locker) ClientID() string { return l.client.ID }
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
 // group returns the group of the store that a lock is in.
-func (l *Locker) group(name string, kind Kind) string { return l.store.Group(name, kind) }
-
-// enter counts an acquisition as active, unless the locker is closed.
-func (l *Locker) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed.Err() != nil {
-		return false
-	}
-	l.active.Add(1)
-	return true
-}
-
-// newHold returns a hold with a unique owner.
-func (l *Locker) newHold(kind Kind, name string, ttl time.Duration) *driver.Hold {
-	return &driver.Hold{
-		Kind:  kind,
-		Name:  name,
-		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
-		Count: 1,
-		TTL:   ttl,
-	}
-}
+func (l *Locker) group(name string, kind driver.Kind) string { return l.store.Group(name, kind) }
 
 // newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
 // store can distinguish the two.

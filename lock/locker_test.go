@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -33,11 +34,11 @@ func TestNewRefuses(t *testing.T) {
 		require.ErrorContains(t, err, field)
 		assert.NotContains(t, err.Error(), "\n")
 	}
-	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 39 * time.Millisecond, lock.MaxTTL + 1, 1<<63 - 1} {
+	for _, ttl := range []time.Duration{-1, 1, time.Millisecond, 39 * time.Millisecond, driver.MaxTTL + 1, 1<<63 - 1} {
 		_, err := lock.New(store, lock.Config{TTL: ttl})
 		var refused *lock.TTLError
 		require.ErrorAs(t, err, &refused, "%v", ttl)
-		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 40 * time.Millisecond, Max: lock.MaxTTL}, *refused)
+		assert.Equal(t, lock.TTLError{TTL: ttl, Min: 40 * time.Millisecond, Max: driver.MaxTTL}, *refused)
 		assert.Contains(t, err.Error(), ttl.String())
 	}
 	slow, err := wheel.New(wheel.Config{Tick: time.Second})
@@ -49,7 +50,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestOptionsRefuse(t *testing.T) {
 	l := locktest.New(t, lock.Config{})
-	for _, ttl := range []time.Duration{-1, time.Millisecond, lock.MaxTTL + 1} {
+	for _, ttl := range []time.Duration{-1, time.Millisecond, driver.MaxTTL + 1} {
 		_, err := l.Mutex("a").With(lock.Options{TTL: ttl}).Lock(t.Context())
 		require.ErrorAs(t, err, new(*lock.TTLError), "%v", ttl)
 	}
@@ -57,7 +58,7 @@ func TestOptionsRefuse(t *testing.T) {
 		"MaxHold -1ns is negative":             {MaxHold: -1},
 		"Heartbeat -1ns is negative":           {Heartbeat: -1},
 		"MinHold -1ns is outside":              {MinHold: -1},
-		"MinHold 8760h0m0.000000001s":          {MinHold: lock.MaxTTL + 1},
+		"MinHold 8760h0m0.000000001s":          {MinHold: driver.MaxTTL + 1},
 		"MinHold 2s is longer than MaxHold 1s": {MinHold: 2 * time.Second, MaxHold: time.Second},
 		"Passes hands it on":                   {MinHold: 1, Passes: 1},
 	} {
@@ -86,7 +87,7 @@ func TestShortAndLongTTLs(t *testing.T) {
 		l := server.Locker(t, lock.Config{TTL: 60 * time.Millisecond})
 		short, err := l.Mutex("short").Lock(t.Context())
 		require.NoError(t, err)
-		long, err := l.Mutex("long").With(lock.Options{TTL: lock.MaxTTL}).Lock(t.Context())
+		long, err := l.Mutex("long").With(lock.Options{TTL: driver.MaxTTL}).Lock(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.NoError(t, short.Err())

@@ -20,7 +20,7 @@ func isFreeAfter(t *testing.T, m *lock.Mutex, begin time.Time, d time.Duration) 
 	const about = 3 * time.Millisecond
 	if before := time.Until(begin.Add(d - about)); before > 0 {
 		time.Sleep(before)
-		require.ErrorIs(t, m.TryDo(t.Context(), never(t)), lock.ErrNotAcquired)
+		require.ErrorIs(t, m.MaxWait(0).Do(t.Context(), never(t)), lock.ErrNotAcquired)
 	}
 	time.Sleep(time.Until(begin.Add(d + about)))
 	unlock(t, lockNow(t, m))
@@ -56,7 +56,7 @@ func TestMinHold(t *testing.T) {
 					return nil
 				}))
 				if test.job < test.free {
-					require.ErrorIs(t, l.Mutex("job").TryDo(t.Context(), never(t)), lock.ErrNotAcquired)
+					require.ErrorIs(t, l.Mutex("job").MaxWait(0).Do(t.Context(), never(t)), lock.ErrNotAcquired)
 				}
 				require.NoError(t, l.Shutdown(t.Context()))
 				assert.Less(t, time.Since(begin), test.job+10*time.Millisecond, "the process need not wait for MinHold")
@@ -235,7 +235,7 @@ func TestMinHoldOfAUsedLock(t *testing.T) {
 		outer := lockNow(t, l.Mutex("a").With(lock.Options{MinHold: time.Minute}))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := lock.All(l.Mutex("a"), l.Mutex("b")).LockWithin(outer.Context(), 10*time.Second)
+			_, err := lock.All(l.Mutex("a"), l.Mutex("b")).MaxWait(10 * time.Second).Lock(outer.Context())
 			failed <- err
 		}()
 		synctest.Wait()

@@ -25,12 +25,13 @@ type Multi struct {
 	given  []*Mutex
 	sorted []*Mutex // given without duplicates, in the order in which the locks are taken
 	// place maps each index of given to its index in sorted.
-	place []int
-	err   error // why given is invalid, or nil
+	place   []int
+	err     error // why given is invalid, or nil
+	maxWait maxWait
 }
 
 // All returns a handle on the members together: of any kind, permits as well, and of several
-// Lockers. Each is held with its own Options. A lock that is given twice is taken once;
+// Lockers. Each is waited for and held as its own MaxWait and Options say. A lock that is given twice is taken once;
 // permits of one name are one member, see [Permits.Several]. If two members exclude each
 // other, or there are none, the methods that acquire return an error. All panics if a member
 // is nil.
@@ -61,7 +62,7 @@ func (m *Multi) validate() error {
 		for _, next := range m.given[i+1:] {
 			switch {
 			case !member.blocks(next):
-			case member.kind == KindPermit && next.kind == KindPermit:
+			case member.kind == driver.KindPermit && next.kind == driver.KindPermit:
 				return fmt.Errorf("lock: All has permits of %q twice: take them together, with Permits.Several", member.name)
 			default:
 				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second would wait for the first", member.kind, next.kind, member.name)
@@ -93,10 +94,19 @@ func same(a, b driver.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
+// MaxWait returns a handle on the same locks that waits for them at most d in all, as
+// [Mutex.MaxWait]. All of it takes at most d and the [Config.RequestTimeout] of TryLock
+// together.
+func (m *Multi) MaxWait(d time.Duration) *Multi {
+	with := *m
+	with.maxWait = limitedTo(d)
+	return &with
+}
+
 // Lock acquires every lock and waits for them as [Mutex.Lock] does. After an error none
 // is kept.
 func (m *Multi) Lock(ctx context.Context) (*MultiLease, error) {
-	return m.acquire(ctx, forever)
+	return m.acquire(ctx, m.maxWait.limit())
 }
 
 // TryLock acquires every lock if all are free, and otherwise returns a
@@ -107,34 +117,9 @@ func (m *Multi) TryLock(ctx context.Context) (*MultiLease, error) {
 	return m.acquire(ctx, 0)
 }
 
-// LockWithin acquires every lock and waits for them at most wait in all, as
-// [Mutex.LockWithin]. All of it takes at most wait and the [Config.RequestTimeout] of
-// TryLock together.
-func (m *Multi) LockWithin(ctx context.Context, wait time.Duration) (*MultiLease, error) {
-	return m.acquire(ctx, max(wait, 0))
-}
-
 // Do is [Mutex.Do] for all the locks.
 func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	lease, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
-}
-
-// TryDo is [Mutex.TryDo] for all the locks.
-func (m *Multi) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	lease, err := m.TryLock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
-}
-
-// DoWithin is [Mutex.DoWithin] for all the locks.
-func (m *Multi) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	lease, err := m.LockWithin(ctx, wait)
 	if err != nil {
 		return err
 	}
@@ -170,9 +155,9 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*MultiLease, e
 	defer cancel(nil)
 	defer context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })()
 	for _, member := range m.sorted {
-		left := wait
+		left := member.maxWait.limit()
 		if wait < forever {
-			left = max(wait-time.Since(begin), 0)
+			left = min(left, max(wait-time.Since(begin), 0))
 		}
 		lease, err := member.acquire(waiting, left)
 		if err != nil {

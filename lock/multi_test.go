@@ -184,7 +184,7 @@ func TestMultiHasOneLimitForAllWaits(t *testing.T) {
 		require.NoError(t, err)
 		begin := time.Now()
 		time.AfterFunc(600*time.Millisecond, func() { assert.NoError(t, first.Unlock(t.Context())) })
-		_, err = lock.All(l.Mutex("a"), l.Mutex("b")).LockWithin(t.Context(), time.Second)
+		_, err = lock.All(l.Mutex("a"), l.Mutex("b")).MaxWait(time.Second).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		about(t, time.Second, time.Since(begin))
 		require.NoError(t, second.Unlock(t.Context()))
@@ -232,7 +232,7 @@ func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 			require.ErrorContains(t, err, `"`+name+`"`)
 		}
 		store.set(func() { store.release = nil })
-		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).LockWithin(t.Context(), 5*time.Second)
+		lease, err := lock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("c")).MaxWait(5 * time.Second).Lock(t.Context())
 		require.NoError(t, err, "the cleanup repeats the release")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})

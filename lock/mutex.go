@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// use Passes and the same TTL. The server may reserve fewer tokens: at most one per
 	// microsecond since the previous grant, and on Redis 10,000. It works with
 	// [Locker.Mutex] and renewed leases, not on quorums and plain locks. At most
-	// [MaxPasses]. Default: 0.
+	// [driver.MaxPasses]. Default: 0.
 	Passes int
 	// PassFor is how long after the store's grant the lock is handed off at most.
 	// Default: 1 s.
@@ -57,10 +58,10 @@ func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, defaultPass
 
 // validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.
-func (o *Options) validate(kind Kind, tick time.Duration) error {
+func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 	switch {
-	case o.Passes < 0 || o.Passes > MaxPasses:
-		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, MaxPasses)
+	case o.Passes < 0 || o.Passes > driver.MaxPasses:
+		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, driver.MaxPasses)
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
 	case o.Passes > 0 && !kinds[kind].passes:
@@ -69,8 +70,8 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
 	case o.MaxHold < 0:
 		return fmt.Errorf("lock: MaxHold %v is negative; accepted are positive durations, 0 for no limit", o.MaxHold)
-	case o.MinHold < 0 || o.MinHold > MaxTTL:
-		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, MaxTTL)
+	case o.MinHold < 0 || o.MinHold > driver.MaxTTL:
+		return fmt.Errorf("lock: MinHold %v is outside 0 … %v", o.MinHold, driver.MaxTTL)
 	case o.MinHold > 0 && !kinds[kind].minHold:
 		return errors.New("lock: MinHold is for mutexes, fair locks and permits: the holders of a read-write lock share one TTL")
 	case o.MaxHold > 0 && o.MinHold > o.MaxHold:
@@ -92,22 +93,34 @@ func (o *Options) validate(kind Kind, tick time.Duration) error {
 // more. A permit is not reentrant.
 type Mutex struct {
 	locker       *Locker
-	kind         Kind
+	kind         driver.Kind
 	name         string
 	options      Options
 	writersFirst bool  // see [ReadWrite.WritersFirst]
 	permits      int64 // of one lease, for KindPermit
+	maxWait      maxWait
 }
 
 // Mutex returns a handle on the lock called name.
 func (l *Locker) Mutex(name string) *Mutex {
-	return &Mutex{locker: l, kind: KindMutex, name: name}
+	return &Mutex{locker: l, kind: driver.KindMutex, name: name}
 }
 
 // With returns a handle on the same lock that uses these options instead.
 func (m *Mutex) With(o Options) *Mutex {
 	with := *m
 	with.options = o
+	return &with
+}
+
+// MaxWait returns a handle on the same lock whose Lock, Do and Go wait for it at most d, and
+// no longer than their context lives. Then they return a *[NotAcquiredError], or an error
+// that matches [ErrUnavailable] if the store does not answer; a request in flight still has
+// its [Config.RequestTimeout]. If d is not positive, they acquire the lock only if it is free,
+// as TryLock does.
+func (m *Mutex) MaxWait(d time.Duration) *Mutex {
+	with := *m
+	with.maxWait = limitedTo(d)
 	return &with
 }
 
@@ -119,7 +132,7 @@ func (m *Mutex) Name() string { return m.name }
 // [ErrNotAcquired], unless no request was sent yet or one was in flight; a grant to
 // that request is released in the background. The lease outlives ctx.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, forever)
+	return m.acquire(ctx, m.maxWait.limit())
 }
 
 // TryLock acquires the lock if it is free, and otherwise returns a *[NotAcquiredError]
@@ -129,36 +142,13 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
-// LockWithin acquires the lock and waits for it at most wait, and no longer than ctx
-// lives. After wait it returns a *[NotAcquiredError], or an error that matches
-// [ErrUnavailable] if the store does not answer; a request in flight still has its
-// [Config.RequestTimeout]. If wait is not positive, LockWithin is TryLock.
-func (m *Mutex) LockWithin(ctx context.Context, wait time.Duration) (*Lease, error) {
-	return m.acquire(ctx, max(wait, 0))
-}
-
 // Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics.
 // The context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if
 // the lease is lost; another holder may then be active. Do returns f's error, joined
 // with the *[LostError] of a lease that was lost before f returned. The Unlock has a
 // [Config.RequestTimeout] of its own, also after ctx has ended.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, forever, f)
-}
-
-// TryDo is Do if the lock is free. Otherwise it returns TryLock's error, and does not
-// call f.
-func (m *Mutex) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.do(ctx, 0, f)
-}
-
-// DoWithin is Do, but waits for the lock like LockWithin. The time of f does not count.
-func (m *Mutex) DoWithin(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	return m.do(ctx, max(wait, 0), f)
-}
-
-func (m *Mutex) do(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) error {
-	lease, err := m.acquire(ctx, wait)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,6 +158,13 @@ func (m *Mutex) do(ctx context.Context, wait time.Duration, f func(ctx context.C
 // forever is a wait without a time limit.
 const forever = time.Duration(math.MaxInt64)
 
+// maxWait is how long a handle waits; zero: for ever.
+type maxWait struct{ less time.Duration } // than forever
+
+func limitedTo(d time.Duration) maxWait { return maxWait{forever - max(d, 0)} }
+
+func (w maxWait) limit() time.Duration { return forever - w.less }
+
 // acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	l := m.locker
@@ -176,7 +173,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	}
 	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
-	if o := m.ownershipIn(ctx); o != nil {
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
 		if lease, err := o.reacquire(a); lease != nil || err != nil {
 			return lease, err
 		}
@@ -189,21 +186,13 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 
 // ready returns an error if no request should be sent.
 func (m *Mutex) ready(ctx context.Context) error {
-	if err := m.options.validate(m.kind, m.locker.wheel.Tick()); err != nil {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == KindPermit && (m.permits < 1 || m.permits > MaxSeveral) {
-		return &CountError{Count: m.permits, Min: 1, Max: MaxSeveral}
+	if m.kind == driver.KindPermit && (m.permits < 1 || m.permits > driver.MaxSeveral) {
+		return &CountError{Count: m.permits, Min: 1, Max: driver.MaxSeveral}
 	}
 	return m.locker.ready(ctx, m.name)
-}
-
-// ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func (m *Mutex) ownershipIn(ctx context.Context) *ownership {
-	if !kinds[m.kind].reentrant {
-		return nil
-	}
-	return ownershipIn(ctx, m.locker, m.kind, m.name)
 }
 
 // setHold creates the hold that the acquisition requests, which begins with it.
@@ -213,6 +202,7 @@ func (m *Mutex) setHold(a *acquisition) error {
 		a.begin = time.Now()
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
 	kind := &kinds[m.kind]
 	if kind.owner != nil {
 		a.hold.Owner = kind.owner(m.permits)

@@ -1,139 +1,68 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
-
-// Observer receives reports of a [Locker]'s acquisitions and holds, for metrics and traces.
-// Each of its functions may be nil. They are called from many goroutines at once, while no
-// lock of this package is held, and must return quickly: the caller of Lock or Unlock waits
-// for them. A panic in one is logged. Renewals are reported to [renewal.Observer].
-type Observer struct {
-	// Acquired is called when an acquisition of a lease is over, granted or not, with the
-	// caller's context. A further hold of the same owner is not reported, and neither is a
-	// call that ends before its first request: with invalid arguments, an ended context or a
-	// closed locker. Those of [Semaphore] and [Latch] are not reported, as they are no leases.
-	Acquired func(context.Context, Acquired)
-	// Ended is called once for each granted lock, after Acquired: when its last hold is
-	// unlocked, or when it is lost. The context has the values of the caller's, and has ended.
-	// Shutdown waits for the reports of Unlocks.
-	Ended func(context.Context, Ended)
-}
-
-// Acquired reports an acquisition.
-type Acquired struct {
-	Kind Kind
-	Name string
-	// Waited is the time from the call to its result.
-	Waited time.Duration
-	// Queued is the last part of Waited: the time in this process's queue for the lock. It is
-	// zero if the acquisition was over without waiting.
-	Queued time.Duration
-	// HandedOff: another holder in this process has handed the lock off; see
-	// [Options.Passes].
-	HandedOff bool
-	// Err is the caller's error; nil for a grant.
-	Err error
-}
-
-// Outcome returns "granted", "handed_off", "refused" if another owner has the lock, or
-// "failed", as [Stats] counts acquisitions.
-func (a Acquired) Outcome() string {
-	switch {
-	case a.Err == nil && a.HandedOff:
-		return "handed_off"
-	case a.Err == nil:
-		return "granted"
-	case errors.Is(a.Err, ErrNotAcquired):
-		return "refused"
-	}
-	return "failed"
-}
-
-// Ended reports the end of a hold.
-type Ended struct {
-	Kind Kind
-	Name string
-	// Held is the time since the grant.
-	Held time.Duration
-	// Err is the *[LostError] of a lock that was lost, or else Unlock's error.
-	Err error
-}
-
-// Outcome returns "released", "lost", or "failed" if the release is not confirmed.
-func (e Ended) Outcome() string {
-	switch {
-	case e.Err == nil:
-		return "released"
-	case errors.Is(e.Err, ErrLost):
-		return "lost"
-	}
-	return "failed"
-}
-
-// JoinObservers returns an observer that calls all of these in their order. Those that are
-// nil are left out. A panic in one does not prevent the calls of the others.
-func JoinObservers(observers ...*Observer) *Observer {
-	var acquired []func(context.Context, Acquired)
-	var ended []func(context.Context, Ended)
-	for _, o := range observers {
-		if o != nil && o.Acquired != nil {
-			acquired = append(acquired, o.Acquired)
-		}
-		if o != nil && o.Ended != nil {
-			ended = append(ended, o.Ended)
-		}
-	}
-	return &Observer{Acquired: callAll(acquired), Ended: callAll(ended)}
-}
-
-// callAll returns a function that calls all of these, or nil if there are none.
-func callAll[T any](functions []func(context.Context, T)) func(context.Context, T) {
-	if len(functions) == 0 {
-		return nil
-	}
-	return func(ctx context.Context, report T) {
-		for _, f := range slices.Backward(functions) {
-			defer f(ctx, report) // after a panic too
-		}
-	}
-}
 
 // outcomes counts how acquisitions ended.
 type outcomes struct {
 	granted, byRelease, handedOff, refused, failed atomic.Int64
 }
 
-func (o *outcomes) add(a Acquired, g grant) {
-	switch {
-	case a.Err == nil && a.HandedOff:
+func (o *outcomes) add(outcome observe.Outcome, byRelease bool) {
+	switch outcome {
+	case observe.HandedOff:
 		o.handedOff.Add(1)
-	case a.Err == nil:
+	case observe.Granted:
 		o.granted.Add(1)
-		if g.byRelease {
+		if byRelease {
 			o.byRelease.Add(1)
 		}
-	case errors.Is(a.Err, ErrNotAcquired):
+	case observe.Refused:
 		o.refused.Add(1)
 	default:
 		o.failed.Add(1)
 	}
 }
 
+// acquireOutcome returns the outcome of an acquisition.
+func acquireOutcome(handedOff bool, err error) observe.Outcome {
+	switch {
+	case err == nil && handedOff:
+		return observe.HandedOff
+	case err == nil:
+		return observe.Granted
+	case errors.Is(err, ErrNotAcquired):
+		return observe.Refused
+	}
+	return observe.Failed
+}
+
+// holdOutcome returns the outcome of a hold.
+func holdOutcome(err error) observe.Outcome {
+	switch {
+	case err == nil:
+		return observe.Released
+	case errors.Is(err, ErrLost):
+		return observe.Lost
+	}
+	return observe.Failed
+}
+
 // recordOutcome counts and reports the result of an acquisition.
 func (l *Locker) recordOutcome(a *acquisition, g grant, lease *Lease, err error) {
-	acquired := Acquired{Kind: a.hold.Kind, Name: a.hold.Name, HandedOff: g.lease != nil, Err: err}
-	l.outcomes.add(acquired, g)
+	outcome := acquireOutcome(g.lease != nil, err)
+	l.outcomes.add(outcome, g.byRelease)
 	observer := l.config.Observer
 	if observer.Acquired != nil {
 		now := time.Now()
-		acquired.Waited = now.Sub(a.begin)
+		acquired := observe.Acquired{Kind: a.hold.Kind, Name: a.hold.Name, Outcome: outcome, Waited: now.Sub(a.begin), Err: err}
 		if !a.queued.IsZero() {
 			acquired.Queued = now.Sub(a.queued)
 		}
@@ -167,7 +96,7 @@ func (o *ownership) over(err error) {
 
 func (o *ownership) report(err error) {
 	o.locker.observe("Ended", func() {
-		o.locker.config.Observer.Ended(o.lease.Context(), Ended{Kind: o.kind, Name: o.name(), Held: time.Since(o.terms.since), Err: err})
+		o.locker.config.Observer.Ended(o.lease.Context(), observe.Ended{Kind: o.kind, Name: o.name(), Outcome: holdOutcome(err), Held: time.Since(o.terms.since), Err: err})
 	})
 }
 

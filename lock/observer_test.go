@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -21,21 +23,21 @@ import (
 // observed collects the reports of an observer.
 type observed struct {
 	mu       sync.Mutex
-	acquired []lock.Acquired // guarded by mu
-	ended    []lock.Ended    // guarded by mu
-	values   []any           // guarded by mu; of the contexts, in the order of the reports
+	acquired []observe.Acquired // guarded by mu
+	ended    []observe.Ended    // guarded by mu
+	values   []any              // guarded by mu; of the contexts, in the order of the reports
 }
 
 type traceKey struct{}
 
-func (o *observed) observer() *lock.Observer {
-	return &lock.Observer{
-		Acquired: func(ctx context.Context, a lock.Acquired) {
+func (o *observed) observer() *observe.Observer {
+	return &observe.Observer{
+		Acquired: func(ctx context.Context, a observe.Acquired) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.acquired, o.values = append(o.acquired, a), append(o.values, ctx.Value(traceKey{}))
 		},
-		Ended: func(ctx context.Context, e lock.Ended) {
+		Ended: func(ctx context.Context, e observe.Ended) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.ended, o.values = append(o.ended, e), append(o.values, ctx.Value(traceKey{}))
@@ -44,7 +46,7 @@ func (o *observed) observer() *lock.Observer {
 }
 
 // take returns the reports since the last call.
-func (o *observed) take() (acquired []lock.Acquired, ended []lock.Ended) {
+func (o *observed) take() (acquired []observe.Acquired, ended []observe.Ended) {
 	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,31 +72,31 @@ func TestObserver(t *testing.T) {
 			return nil
 		}
 		for name, test := range map[string]struct {
-			kind lock.Kind
+			kind driver.Kind
 			use  func() error
 		}{
-			"do":      {lock.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
-			"fair":    {lock.KindFair, func() error { return l.Fair("fair").DoWithin(ctx, time.Hour, job) }},
-			"read":    {lock.KindRead, func() error { return l.ReadWrite("read").Read().TryDo(ctx, job) }},
-			"write":   {lock.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
-			"permits": {lock.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
-			"multi":   {lock.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
-			"deferred": {lock.KindMutex, func() error {
+			"do":      {driver.KindMutex, func() error { return l.Mutex("do").Do(ctx, job) }},
+			"fair":    {driver.KindFair, func() error { return l.Fair("fair").MaxWait(time.Hour).Do(ctx, job) }},
+			"read":    {driver.KindRead, func() error { return l.ReadWrite("read").Read().MaxWait(0).Do(ctx, job) }},
+			"write":   {driver.KindWrite, func() error { return l.ReadWrite("write").Write().Do(ctx, job) }},
+			"permits": {driver.KindPermit, func() error { return l.Permits("permits").One().Do(ctx, job) }},
+			"multi":   {driver.KindMutex, func() error { return lock.All(l.Mutex("multi")).Do(ctx, job) }},
+			"deferred": {driver.KindMutex, func() error {
 				d, err := l.Mutex("deferred").Go(ctx, job)
 				require.NoError(t, err)
 				return d.Wait(ctx)
 			}},
-			"again": {lock.KindMutex, func() error {
+			"again": {driver.KindMutex, func() error {
 				return l.Mutex("again").Do(ctx, func(ctx context.Context) error { return l.Mutex("again").Do(ctx, job) })
 			}},
 		} {
 			require.NoError(t, test.use(), name)
 			acquired, ended := o.take()
-			require.Equal(t, []lock.Acquired{{Kind: test.kind, Name: name}}, acquired)
+			require.Equal(t, []observe.Acquired{{Kind: test.kind, Name: name, Outcome: observe.Granted}}, acquired)
 			require.Len(t, ended, 1, name)
 			about(t, held, ended[0].Held)
 			ended[0].Held = 0
-			require.Equal(t, []lock.Ended{{Kind: test.kind, Name: name}}, ended)
+			require.Equal(t, []observe.Ended{{Kind: test.kind, Name: name, Outcome: observe.Released}}, ended)
 		}
 		for _, value := range o.values {
 			require.Equal(t, "trace", value)
@@ -102,9 +104,9 @@ func TestObserver(t *testing.T) {
 
 		theirs := lockNow(t, other.Mutex("a"))
 		for _, wait := range []func() error{
-			func() error { return l.Mutex("a").DoWithin(ctx, waited, never(t)) },
+			func() error { return l.Mutex("a").MaxWait(waited).Do(ctx, never(t)) },
 			func() error {
-				d, err := l.Mutex("a").GoWithin(ctx, waited, never(t))
+				d, err := l.Mutex("a").MaxWait(waited).Go(ctx, never(t))
 				require.NoError(t, err)
 				return d.Wait(ctx)
 			},
@@ -115,7 +117,7 @@ func TestObserver(t *testing.T) {
 			about(t, waited, acquired[0].Waited)
 			require.Equal(t, acquired[0].Waited, acquired[0].Queued)
 			require.ErrorIs(t, acquired[0].Err, lock.ErrNotAcquired)
-			require.Equal(t, "refused", acquired[0].Outcome())
+			require.Equal(t, observe.Refused, acquired[0].Outcome)
 			require.Empty(t, ended)
 		}
 		time.AfterFunc(waited, func() { unlock(t, theirs) })
@@ -123,9 +125,9 @@ func TestObserver(t *testing.T) {
 		acquired, ended := o.take()
 		require.NoError(t, acquired[0].Err)
 		about(t, waited, acquired[0].Waited)
-		require.Equal(t, "granted", acquired[0].Outcome())
+		require.Equal(t, observe.Granted, acquired[0].Outcome)
 		require.NoError(t, ended[0].Err)
-		require.Equal(t, "released", ended[0].Outcome())
+		require.Equal(t, observe.Released, ended[0].Outcome)
 
 		s := l.Stats()
 		assert.Equal(t, []int64{9, 1, 0, 2, 0}, []int64{s.Granted, s.ByRelease, s.HandedOff, s.Refused, s.Failed})
@@ -147,7 +149,7 @@ func TestObserverOfLosses(t *testing.T) {
 		var loss *lock.LostError
 		require.ErrorAs(t, ended[0].Err, &loss)
 		require.Equal(t, renewal.Expired, loss.Cause)
-		require.Equal(t, "lost", ended[0].Outcome())
+		require.Equal(t, observe.Lost, ended[0].Outcome)
 
 		lease = lockNow(t, l.Mutex("deleted"))
 		server.Delete("deleted")
@@ -183,7 +185,7 @@ func TestObserverOfHandOffs(t *testing.T) {
 		unlock(t, lease)
 		acquired, ended := o.take()
 		require.Len(t, acquired, 2)
-		require.Equal(t, []string{"granted", "handed_off"}, []string{acquired[0].Outcome(), acquired[1].Outcome()})
+		require.Equal(t, []observe.Outcome{observe.Granted, observe.HandedOff}, []observe.Outcome{acquired[0].Outcome, acquired[1].Outcome})
 		about(t, time.Second, acquired[1].Waited)
 		require.Zero(t, acquired[0].Queued)
 		require.Equal(t, acquired[1].Waited, acquired[1].Queued)
@@ -213,7 +215,7 @@ func TestObserverOfALateGrant(t *testing.T) {
 		acquired, ended := o.take()
 		require.Len(t, acquired, 1)
 		require.ErrorIs(t, acquired[0].Err, context.Canceled)
-		require.Equal(t, "failed", acquired[0].Outcome())
+		require.Equal(t, observe.Failed, acquired[0].Outcome)
 		require.Empty(t, ended)
 		assert.EqualValues(t, 1, l.Stats().Failed)
 	})
@@ -226,9 +228,9 @@ func TestObserverPanics(t *testing.T) {
 		server := locktest.StartMemory(t)
 		l := server.Locker(t, lock.Config{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Observer: &lock.Observer{
-				Acquired: func(context.Context, lock.Acquired) { panic("one") },
-				Ended:    func(context.Context, lock.Ended) { panic(errors.New("two")) },
+			Observer: &observe.Observer{
+				Acquired: func(context.Context, observe.Acquired) { panic("one") },
+				Ended:    func(context.Context, observe.Ended) { panic(errors.New("two")) },
 			},
 		})
 		unlock(t, lockNow(t, l.Mutex("a")))
@@ -263,48 +265,6 @@ func TestObserverOfTheQueue(t *testing.T) {
 	})
 }
 
-// Joined observers are called in their order, and all of them if one panics.
-func TestJoinObservers(t *testing.T) {
-	var called []string
-	note := func(name string) *lock.Observer {
-		return &lock.Observer{
-			Acquired: func(ctx context.Context, a lock.Acquired) {
-				called = append(called, name+" "+a.Name+" "+ctx.Value(traceKey{}).(string))
-			},
-			Ended: func(_ context.Context, e lock.Ended) {
-				called = append(called, name+" ended "+e.Name)
-				panic(name)
-			},
-		}
-	}
-	ctx := context.WithValue(t.Context(), traceKey{}, "trace")
-	o := lock.JoinObservers(note("one"), nil, &lock.Observer{}, note("two"))
-	o.Acquired(ctx, lock.Acquired{Name: "a"})
-	require.Panics(t, func() { o.Ended(ctx, lock.Ended{Name: "a"}) })
-	require.Equal(t, []string{"one a trace", "two a trace", "one ended a", "two ended a"}, called)
-	require.Equal(t, &lock.Observer{}, lock.JoinObservers(nil, &lock.Observer{}))
-}
-
-// Outcomes are those that Stats counts.
-func TestOutcomes(t *testing.T) {
-	refused := &lock.NotAcquiredError{Name: "a", Cause: lock.ErrTooManyWaiters}
-	for want, a := range map[string]lock.Acquired{
-		"granted":    {},
-		"handed_off": {HandedOff: true},
-		"refused":    {Err: refused},
-		"failed":     {Err: lock.ErrUnavailable},
-	} {
-		assert.Equal(t, want, a.Outcome())
-	}
-	for want, e := range map[string]lock.Ended{
-		"released": {},
-		"lost":     {Err: errors.Join(lock.ErrUnavailable, &lock.LostError{})},
-		"failed":   {Err: lock.ErrUnavailable},
-	} {
-		assert.Equal(t, want, e.Outcome())
-	}
-}
-
 // A locker's wheel is the one that it was given, or its own.
 func TestWheelOfALocker(t *testing.T) {
 	w, err := wheel.New(wheel.Config{})
@@ -334,10 +294,10 @@ func TestStatsInALog(t *testing.T) {
 // A locker has the functions that its observer had when the locker was made.
 func TestObserverIsNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		observer := &lock.Observer{}
+		observer := &observe.Observer{}
 		l := locktest.New(t, lock.Config{Observer: observer})
-		observer.Acquired = func(context.Context, lock.Acquired) { t.Error("Acquired was called") }
-		observer.Ended = func(context.Context, lock.Ended) { t.Error("Ended was called") }
+		observer.Acquired = func(context.Context, observe.Acquired) { t.Error("Acquired was called") }
+		observer.Ended = func(context.Context, observe.Ended) { t.Error("Ended was called") }
 		require.NoError(t, mustLock(t, l.Mutex("a")).Unlock(t.Context()))
 	})
 }
@@ -348,7 +308,7 @@ func TestBlockedObserverStopsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		server := locktest.StartMemory(t)
-		l := server.Locker(t, lock.Config{Observer: &lock.Observer{Ended: func(context.Context, lock.Ended) { <-block }}})
+		l := server.Locker(t, lock.Config{Observer: &observe.Observer{Ended: func(context.Context, observe.Ended) { <-block }}})
 		defer close(block)
 		lost := make(chan error, 2)
 		var held []*lock.Lease

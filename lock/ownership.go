@@ -20,7 +20,7 @@ type ownership struct {
 	token  int64
 	// terms are nil for most ownerships: a process may have a million.
 	terms *terms
-	kind  Kind
+	kind  driver.Kind
 	// used is set once a hold was unlocked that its caller has received: MinHold counts.
 	used atomic.Bool
 	// reported is what the [Observer] knows of the lease, if there is one.
@@ -149,18 +149,21 @@ func (o *ownership) spec(a *acquisition) renewal.Spec {
 // ownershipKey is the context key of an ownership.
 type ownershipKey struct {
 	locker *Locker
-	kind   Kind
+	kind   driver.Kind
 	name   string
 }
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func ownershipIn(ctx context.Context, l *Locker, kind Kind, name string) *ownership {
+func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
 	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
 	return o
 }
 
-// with returns a context derived from ctx that carries the ownership.
+// with returns a context derived from ctx that carries the ownership of a reentrant lock.
 func (o *ownership) with(ctx context.Context) context.Context {
+	if !kinds[o.kind].reentrant {
+		return ctx
+	}
 	return context.WithValue(ctx, ownershipKey{o.locker, o.kind, o.name()}, o)
 }
 

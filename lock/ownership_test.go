@@ -22,7 +22,7 @@ func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, l.Close()) }()
 
-			h := driver.Hold{Kind: KindFair, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
+			h := driver.Hold{Kind: driver.KindFair, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
 			switch value := reflect.ValueOf(&h).Elem().FieldByIndex(field); value.Kind() {
 			case reflect.String:
 				value.SetString("another")
@@ -31,7 +31,7 @@ func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
 			case reflect.Slice:
 				value.Set(reflect.ValueOf([]string{"another"}))
 			case reflect.Uint8:
-				value.SetUint(uint64(KindWrite))
+				value.SetUint(uint64(driver.KindWrite))
 			default:
 				value.SetInt(int64(time.Hour))
 			}

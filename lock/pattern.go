@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // pattern is a pattern of names. It is matched here and not by the store: some stores
@@ -17,8 +19,8 @@ type pattern struct {
 func parsePattern(text string) (*pattern, error) {
 	p := &pattern{text: unslash(text), prefix: literal(text)}
 	p.exact = p.prefix == text
-	if len(text) > MaxName {
-		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", MaxName)}
+	if len(text) > driver.MaxName {
+		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", driver.MaxName)}
 	}
 	if _, err := path.Match(p.text, ""); err != nil {
 		return nil, &NameError{Name: text, Pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}

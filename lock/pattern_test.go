@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestPattern(t *testing.T) {
@@ -38,7 +40,7 @@ func TestPattern(t *testing.T) {
 			assert.False(t, p.matches(name), "%q does not match %q", test.pattern, name)
 		}
 	}
-	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", strings.Repeat("a", MaxName+1)} {
+	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", strings.Repeat("a", driver.MaxName+1)} {
 		_, err := parsePattern(malformed)
 		var refused *NameError
 		require.ErrorAs(t, err, &refused, malformed)

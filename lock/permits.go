@@ -37,10 +37,10 @@ func (l *Locker) Permits(name string) *Permits { return &Permits{locker: l, name
 // One returns a handle on one permit: its Lock takes a permit, and Unlock returns it.
 func (p *Permits) One() *Mutex { return p.Several(1) }
 
-// Several returns a handle on n permits, 1 to [MaxSeveral], which are taken, renewed and
+// Several returns a handle on n permits, 1 to [driver.MaxSeveral], which are taken, renewed and
 // returned together. [Lease.Owner] ends with "*n" if n is above 1.
 func (p *Permits) Several(n int64) *Mutex {
-	return &Mutex{locker: p.locker, kind: KindPermit, name: p.name, permits: n}
+	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, permits: n}
 }
 
 // Name returns the semaphore's name.
@@ -48,7 +48,7 @@ func (p *Permits) Name() string { return p.name }
 
 // TrySetPermits sets the number of permits as [Semaphore.TrySetPermits] does.
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return p.locker.setPermits(ctx, KindPermit, p.name, n, 0)
+	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, 0)
 }
 
 // TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, including
@@ -58,33 +58,33 @@ func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Durati
 	if err := validateLife(ttl); err != nil {
 		return false, err
 	}
-	return p.locker.setPermits(ctx, KindPermit, p.name, n, ttl)
+	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, ttl)
 }
 
-// SetPermits sets the number of permits, 0 to [MaxCount], including those in use.
+// SetPermits sets the number of permits, 0 to [driver.MaxCount], including those in use.
 func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err
 	}
-	_, err := p.locker.count(ctx, KindPermit, p.name, driver.CountSet, n)
+	_, err := p.locker.count(ctx, driver.KindPermit, p.name, driver.CountSet, n)
 	return err
 }
 
 // AddPermits changes the number of permits by n, as [Semaphore.AddPermits] does.
 func (p *Permits) AddPermits(ctx context.Context, n int64) error {
-	return p.locker.addPermits(ctx, KindPermit, p.name, n)
+	return p.locker.addPermits(ctx, driver.KindPermit, p.name, n)
 }
 
 // Available returns the number of available permits, including expired ones.
 func (p *Permits) Available(ctx context.Context) (int64, error) {
-	counted, err := p.locker.count(ctx, KindPermit, p.name, driver.CountRead, 0)
+	counted, err := p.locker.count(ctx, driver.KindPermit, p.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
 // Inspect returns the number of available permits in Info.Count, the permits in use in
 // Info.Holders, and the number of waiting clients.
-func (p *Permits) Inspect(ctx context.Context) (Info, error) {
-	return p.locker.inspect(ctx, p.name, KindPermit)
+func (p *Permits) Inspect(ctx context.Context) (driver.Info, error) {
+	return p.locker.inspect(ctx, p.name, driver.KindPermit)
 }
 
 // newPermitOwner returns the owner of n permits of one lease: the id of the first, and

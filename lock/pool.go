@@ -3,17 +3,19 @@ package lock
 import (
 	"container/list"
 	"sync"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // pool does tasks on goroutines that live no longer than there are tasks. Each group of the
 // store, which may fail alone, has a queue and goroutines of its own, so that one that does
 // not answer delays no task of another. See [renewal.Renewer] for groups.
 type pool struct {
-	mu    *sync.Mutex                         // guards the pool and its tasks
-	limit func() int                          // on the goroutines of one group; called with mu
-	group func(name string, kind Kind) string // called without mu; nil if all tasks are in one group
-	begin func(work func())                   // begins a goroutine, and counts it
-	freed func()                              // called with mu when a task is done; may be nil
+	mu    *sync.Mutex                                // guards the pool and its tasks
+	limit func() int                                 // on the goroutines of one group; called with mu
+	group func(name string, kind driver.Kind) string // called without mu; nil if all tasks are in one group
+	begin func(work func())                          // begins a goroutine, and counts it
+	freed func()                                     // called with mu when a task is done; may be nil
 
 	queues map[string]*taskQueue // by group; those with tasks or goroutines
 	tasks  int                   // that are queued, or being done
@@ -29,7 +31,7 @@ type taskQueue struct {
 // task is work that concerns one lock. It is in one pool at a time.
 type task struct {
 	name string
-	kind Kind
+	kind driver.Kind
 	do   func() // called without mu
 	// deferred is the function that the task is a step of, if it is one.
 	deferred *Deferred
@@ -39,7 +41,7 @@ type task struct {
 	element *list.Element
 }
 
-func (t *task) init(name string, kind Kind, do func()) { t.name, t.kind, t.do = name, kind, do }
+func (t *task) init(name string, kind driver.Kind, do func()) { t.name, t.kind, t.do = name, kind, do }
 
 // put queues a task in its group. The caller holds mu.
 func (p *pool) put(t *task) {

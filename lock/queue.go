@@ -38,7 +38,7 @@ import (
 // queueKey identifies a queue. Waiters for different kinds of lock on one name are woken
 // by different events, so they have different queues.
 type queueKey struct {
-	kind Kind
+	kind driver.Kind
 	name string
 	// owner is set if the waiter has a queue of its own. It has one if the store queues the
 	// waiters of the lock, since each then has its own place and its own wake there. A read
@@ -399,7 +399,9 @@ func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
 	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, false, false
-	g.handOff = q.beginHandOff(w.acquisition, g)
+	if w.handsOff(g) {
+		g.handOff = q.beginHandOff(w.acquisition, g)
+	}
 	q.deliver(w, result{grant: g})
 }
 
@@ -418,7 +420,7 @@ func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
 	l, offered := a.locker, cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
-	case ttl < minTTL(l.wheel.Tick()) || ttl > offered:
+	case ttl < minTTL(l.tick) || ttl > offered:
 		return grant{}, false
 	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}, false

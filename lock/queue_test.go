@@ -29,7 +29,7 @@ func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 			work.Go(func() {
 				time.Sleep(time.Duration(i) * 500 * time.Millisecond)
 				for time.Since(begin) < all {
-					lease, err := impatient.Mutex("a").LockWithin(t.Context(), time.Second)
+					lease, err := impatient.Mutex("a").MaxWait(time.Second).Lock(t.Context())
 					if err == nil {
 						got.Add(1)
 						assert.NoError(t, lease.Unlock(t.Context()))

@@ -1,6 +1,10 @@
 package lock
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
 
 // ReadWrite is a handle on one read-write lock: many readers hold it together, or one
 // writer alone. It is cheap, and its methods are safe for concurrent use.
@@ -41,17 +45,17 @@ func (rw *ReadWrite) Name() string { return rw.name }
 
 // Read returns a handle on the read side.
 func (rw *ReadWrite) Read() *Mutex {
-	return &Mutex{locker: rw.locker, kind: KindRead, name: rw.name}
+	return &Mutex{locker: rw.locker, kind: driver.KindRead, name: rw.name}
 }
 
 // Write returns a handle on the write side.
 func (rw *ReadWrite) Write() *Mutex {
-	return &Mutex{locker: rw.locker, kind: KindWrite, name: rw.name, writersFirst: rw.writersFirst}
+	return &Mutex{locker: rw.locker, kind: driver.KindWrite, name: rw.name, writersFirst: rw.writersFirst}
 }
 
 // readUnderWriter lets a read of the write lock's holder join that lock.
 func readUnderWriter(m *Mutex, a *acquisition) error {
-	if w := ownershipIn(a.ctx, m.locker, KindWrite, m.name); w != nil && w.held() {
+	if w := ownershipIn(a.ctx, m.locker, driver.KindWrite, m.name); w != nil && w.held() {
 		a.hold.ReadWrite.Under = w.lease.Owner()
 	}
 	return nil
@@ -60,7 +64,7 @@ func readUnderWriter(m *Mutex, a *acquisition) error {
 // refuseUpgrade returns an error if the context carries the ownership of the read lock: the
 // owner would wait for itself.
 func refuseUpgrade(m *Mutex, a *acquisition) error {
-	r := ownershipIn(a.ctx, m.locker, KindRead, m.name)
+	r := ownershipIn(a.ctx, m.locker, driver.KindRead, m.name)
 	if r == nil || !r.held() {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -34,6 +35,31 @@ type grant struct {
 	handOff *handOff
 	// lease is not nil if another holder in this process handed it off.
 	lease *Lease
+}
+
+// ready returns an error if no request should be sent.
+func (l *Locker) ready(ctx context.Context, name string) error {
+	if err := driver.ValidateName(name); err != nil {
+		return err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	}
+	return nil
+}
+
+// newHold returns a hold with a unique owner.
+func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
+	return &driver.Hold{
+		Kind:  kind,
+		Name:  name,
+		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
+		Count: 1,
+		TTL:   ttl,
+	}
 }
 
 // acquire sends one acquisition. Its time is limited by ctx's deadline,
@@ -145,20 +171,5 @@ func (r *request) renewOwner() {
 // until returns the end of a lease's validity as the watchdog computes it, for a request
 // sent at t0.
 func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
-	return renewal.Until(t0, ttl).Add(-l.wheel.Tick())
-}
-
-// bound returns the context of one request. It keeps ctx's values and deadline, but not
-// its cancellation.
-func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
-}
-
-// requestBy returns the deadline of a request that begins now and has so much time.
-func (l *Locker) requestBy(timeout time.Duration) time.Time {
-	by := time.Now().Add(timeout)
-	if end := l.lastBy.Load(); end != nil && end.Before(by) {
-		return *end
-	}
-	return by
+	return renewal.Until(t0, ttl).Add(-l.tick)
 }

@@ -17,8 +17,9 @@ import (
 // TryAcquire, may overtake a larger request and starve it: bound its wait, or request
 // one permit at a time. A request for more permits than exist waits for ever.
 type Semaphore struct {
-	locker *Locker
-	name   string
+	locker  *Locker
+	name    string
+	maxWait maxWait
 }
 
 // Semaphore returns a handle on the semaphore called name.
@@ -27,10 +28,10 @@ func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.name }
 
-// TrySetPermits sets the number of permits, 0 to [MaxCount], of a semaphore that is not
+// TrySetPermits sets the number of permits, 0 to [driver.MaxCount], of a semaphore that is not
 // in use yet. It reports whether it did so.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, 0)
+	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, 0)
 }
 
 // TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, as if it
@@ -40,50 +41,52 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Dura
 	if err := validateLife(ttl); err != nil {
 		return false, err
 	}
-	return s.locker.setPermits(ctx, KindSemaphore, s.name, n, ttl)
+	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, ttl)
 }
 
-// AddPermits changes the number of permits by n, at most [MaxCount] up or down. The
+// AddPermits changes the number of permits by n, at most [driver.MaxCount] up or down. The
 // count becomes negative if permits in use are removed. After an error that matches
 // [ErrUnavailable] but not [ErrNotDone], the permits may have been added.
 func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
-	return s.locker.addPermits(ctx, KindSemaphore, s.name, n)
+	return s.locker.addPermits(ctx, driver.KindSemaphore, s.name, n)
 }
 
 // Inspect returns the number of available permits in Info.Count, and the number of
 // waiting clients. Info.Counted is false while no number is set.
-func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
-	return s.locker.inspect(ctx, s.name, KindSemaphore)
+func (s *Semaphore) Inspect(ctx context.Context) (driver.Info, error) {
+	return s.locker.inspect(ctx, s.name, driver.KindSemaphore)
 }
 
 // Drain takes all available permits and returns their number.
 func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, KindSemaphore, s.name, driver.CountDrain, 0)
+	counted, err := s.locker.count(ctx, driver.KindSemaphore, s.name, driver.CountDrain, 0)
 	return counted.Count, err
 }
 
 // Available returns the number of available permits; see AddPermits for negative ones.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, KindSemaphore, s.name, driver.CountRead, 0)
+	counted, err := s.locker.count(ctx, driver.KindSemaphore, s.name, driver.CountRead, 0)
 	return counted.Count, err
 }
 
-// Acquire takes n permits, 1 to [MaxCount], all at once, and waits for them as
+// MaxWait returns a handle on the same semaphore whose Acquire waits at most d, as
+// [Mutex.MaxWait]. Permits that an unanswered request may have taken are released in the
+// background, unless the store is unreachable for an hour.
+func (s *Semaphore) MaxWait(d time.Duration) *Semaphore {
+	with := *s
+	with.maxWait = limitedTo(d)
+	return &with
+}
+
+// Acquire takes n permits, 1 to [driver.MaxCount], all at once, and waits for them as
 // [Mutex.Lock] waits for a lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
-	return s.acquire(ctx, n, forever)
+	return s.acquire(ctx, n, s.maxWait.limit())
 }
 
 // TryAcquire takes n permits if they are available, as [Mutex.TryLock] takes a lock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, 0)
-}
-
-// AcquireWithin takes n permits and waits for them at most wait, as [Mutex.LockWithin]
-// does. Permits that an unanswered request may have taken are released in the
-// background, unless the store is unreachable for an hour.
-func (s *Semaphore) AcquireWithin(ctx context.Context, n int64, wait time.Duration) error {
-	return s.acquire(ctx, n, max(wait, 0))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) error {
@@ -95,7 +98,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 
 // hold returns a new hold of n permits.
 func (s *Semaphore) hold(n int64) *driver.Hold {
-	h := s.locker.newHold(KindSemaphore, s.name, requestMemory/2)
+	h := s.locker.newHold(driver.KindSemaphore, s.name, requestMemory/2)
 	h.Semaphore.Permits = n
 	return h
 }
@@ -104,7 +107,7 @@ func (s *Semaphore) hold(n int64) *driver.Hold {
 // unknown here. No permit is lost in an outage that is not longer.
 const requestMemory = time.Hour
 
-// Release returns n permits, 1 to [MaxCount], and wakes waiters. It does not check that
+// Release returns n permits, 1 to [driver.MaxCount], and wakes waiters. It does not check that
 // they were taken. It returns within [Config.RequestTimeout], and sooner if ctx ends,
 // unless ctx has ended already; a request in flight is awaited.
 //
@@ -116,7 +119,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {
 		return err
 	}
-	if err := ValidateName(s.name); err != nil {
+	if err := driver.ValidateName(s.name); err != nil {
 		return err
 	}
 	h := s.hold(n)
@@ -137,7 +140,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 }
 
 // setPermits sets the number of permits unless it is set already.
-func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64, ttl time.Duration) (bool, error) {
+func (l *Locker) setPermits(ctx context.Context, kind driver.Kind, name string, n int64, ttl time.Duration) (bool, error) {
 	if err := validateCount(n, 0); err != nil {
 		return false, err
 	}
@@ -146,8 +149,8 @@ func (l *Locker) setPermits(ctx context.Context, kind Kind, name string, n int64
 }
 
 // addPermits changes the number of permits.
-func (l *Locker) addPermits(ctx context.Context, kind Kind, name string, n int64) error {
-	if err := validateCount(n, -MaxCount); err != nil {
+func (l *Locker) addPermits(ctx context.Context, kind driver.Kind, name string, n int64) error {
+	if err := validateCount(n, -driver.MaxCount); err != nil {
 		return err
 	}
 	counted, err := l.count(ctx, kind, name, driver.CountAdd, n)

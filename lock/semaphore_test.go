@@ -86,7 +86,7 @@ func TestSemaphoreLosesNoPermitOfAnAcquireThatIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Acquire(ctx, 2), context.DeadlineExceeded)
-		require.Error(t, s.AcquireWithin(t.Context(), 2, 5*time.Second), "the replies are lost for longer than the wait")
+		require.Error(t, s.MaxWait(5*time.Second).Acquire(t.Context(), 2), "the replies are lost for longer than the wait")
 		require.Error(t, s.TryAcquire(t.Context(), 2))
 		time.Sleep(30 * time.Second)
 		assert.EqualValues(t, 5, available(t, theirs))
@@ -169,11 +169,11 @@ func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 }
 
 func TestNotAcquiredErrorNamesPermits(t *testing.T) {
-	for _, kind := range []lock.Kind{lock.KindSemaphore, lock.KindPermit} {
+	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit} {
 		text := (&lock.NotAcquiredError{Name: "downloads", Kind: kind}).Error()
 		assert.True(t, strings.HasSuffix(text, "too few permits are available"), text)
 	}
-	text := (&lock.NotAcquiredError{Name: "downloads", Kind: lock.KindPermit, Foreign: true}).Error()
+	text := (&lock.NotAcquiredError{Name: "downloads", Kind: driver.KindPermit, Foreign: true}).Error()
 	assert.Contains(t, text, "another family")
 }
 
@@ -246,12 +246,12 @@ func TestHeadForSeveralLeavesTheRest(t *testing.T) {
 		require.NoError(t, err)
 		both := make(chan error, 1)
 		go func() {
-			_, err := p.Several(2).LockWithin(t.Context(), time.Second)
+			_, err := p.Several(2).MaxWait(time.Second).Lock(t.Context())
 			both <- err
 		}()
 		time.Sleep(100 * time.Millisecond)
 		begin := time.Now()
-		one, err := p.One().LockWithin(t.Context(), time.Minute)
+		one, err := p.One().MaxWait(time.Minute).Lock(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), 2*time.Second)
 		require.ErrorIs(t, <-both, lock.ErrNotAcquired)

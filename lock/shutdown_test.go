@@ -193,7 +193,7 @@ func TestShutdownWaitsForReleases(t *testing.T) {
 		store.set(func() { store.acquire = times(1, cut) })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := l.Mutex("b").LockWithin(ctx, 0)
+		_, err := l.Mutex("b").MaxWait(0).Lock(ctx)
 		require.Error(t, err)
 		store.set(func() { store.acquire = cut })
 		_, err = l.Mutex("c").TryLock(t.Context())

@@ -1,35 +1,12 @@
 package lock
 
 import (
-	"log/slog"
-
-	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
-// Stats holds the present state and the counters of a [Locker].
-type Stats struct {
-	// Leases has the leases held, their renewals, and their losses by cause.
-	Leases renewal.Stats
-	// Granted counts the acquisitions that the store has granted, and HandedOff those that
-	// got the lock from another holder in this process. Refused counts those that ended
-	// because another owner had the lock, Failed those that ended with another error. What
-	// is not reported to [Observer] is not counted.
-	Granted, HandedOff, Refused, Failed int64
-	// ByRelease counts those of Granted that another owner's release has made, without a
-	// further request.
-	ByRelease int64
-	// Waiting is the number of acquisitions and deferred functions in a queue now.
-	Waiting int
-	// Deferred is the number of deferred functions that wait or run now.
-	Deferred int
-	// Unreleased is the number of holds whose release is repeated in the background now.
-	// It grows in an outage of the store.
-	Unreleased int
-}
-
 // Stats returns the locker's present state and counters. It sends no request.
-func (l *Locker) Stats() Stats {
-	s := Stats{
+func (l *Locker) Stats() observe.Stats {
+	s := observe.Stats{
 		Leases:     l.watchdog.Stats(),
 		Granted:    l.outcomes.granted.Load(),
 		HandedOff:  l.outcomes.handedOff.Load(),
@@ -42,19 +19,4 @@ func (l *Locker) Stats() Stats {
 	s.Waiting, s.Deferred = l.waiters, l.deferral.count
 	l.mu.Unlock()
 	return s
-}
-
-// LogValue implements [slog.LogValuer].
-func (s Stats) LogValue() slog.Value {
-	return slog.GroupValue(
-		slog.Any("leases", s.Leases),
-		slog.Int64("granted", s.Granted),
-		slog.Int64("by_release", s.ByRelease),
-		slog.Int64("handed_off", s.HandedOff),
-		slog.Int64("refused", s.Refused),
-		slog.Int64("failed", s.Failed),
-		slog.Int("waiting", s.Waiting),
-		slog.Int("deferred", s.Deferred),
-		slog.Int("unreleased", s.Unreleased),
-	)
 }

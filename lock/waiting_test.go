@@ -40,7 +40,7 @@ func TestShortTTLOfTheHeadFailsNoOtherWaiter(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() {
 			hasty := l.Mutex("a").With(lock.Options{TTL: 60 * time.Millisecond})
-			_, err := hasty.LockWithin(t.Context(), 30*time.Second)
+			_, err := hasty.MaxWait(30 * time.Second).Lock(t.Context())
 			assert.ErrorIs(t, err, lock.ErrUnavailable)
 		})
 		synctest.Wait()
@@ -281,9 +281,9 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 				time.Sleep(19 * time.Second) // since the refusal
 				require.NoError(t, held.Unlock(t.Context()))
 				lease := <-got
-				first := granted.Add(lock.DefaultTTL / 4) // the provisional TTL
+				first := granted.Add(driver.DefaultTTL / 4) // the provisional TTL
 				if m.asks() > 2 {
-					first = first.Add(lock.DefaultTTL) // it has sent another request
+					first = first.Add(driver.DefaultTTL) // it has sent another request
 				}
 				require.False(t, lease.Until().After(first), "%v too long", lease.Until().Sub(first))
 				require.NoError(t, lease.Unlock(t.Context()))
@@ -296,7 +296,7 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 func TestForgedMessageIsNotAccepted(t *testing.T) {
 	for name, forge := range map[string]func(n *driver.Notice){
 		"a long TTL":             func(n *driver.Notice) { n.TTL = time.Hour },
-		"a TTL of its lock's":    func(n *driver.Notice) { n.TTL = lock.DefaultTTL },
+		"a TTL of its lock's":    func(n *driver.Notice) { n.TTL = driver.DefaultTTL },
 		"a TTL too short to use": func(n *driver.Notice) { n.TTL = time.Millisecond },
 		"a negative TTL":         func(n *driver.Notice) { n.TTL = -time.Hour },
 		"no token":               func(n *driver.Notice) { n.Token = 0 },
@@ -315,7 +315,7 @@ func TestForgedMessageIsNotAccepted(t *testing.T) {
 				got := await(t, locker(t, m, lock.Config{Poll: time.Hour}).Mutex("a"))
 				time.Sleep(time.Second)
 				owner, at := m.latest()
-				n := driver.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: lock.DefaultTTL / 4}
+				n := driver.Notice{Owner: owner, Token: held.Token() + 1, At: at.Add(time.Second), TTL: driver.DefaultTTL / 4}
 				forge(&n)
 				m.deliver(n)
 				synctest.Wait()
@@ -343,7 +343,7 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		owner, latest := m.latest()
 		require.True(t, latest.After(first.Add(2*time.Second)), "it was refused again")
-		m.deliver(driver.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: lock.DefaultTTL / 4})
+		m.deliver(driver.Notice{Owner: owner, Token: held.Token() + 1, At: first.Add(time.Second), TTL: driver.DefaultTTL / 4})
 		synctest.Wait()
 		require.Empty(t, got, "two hold the lock")
 		require.NoError(t, held.Unlock(t.Context()))

@@ -11,11 +11,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: house root [package ...]")
+	if len(os.Args) < 2 || os.Args[1] == "road" && len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: house root [package ...], or house road root redis-server")
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, os.Args[1], os.Args[2:]); err != nil {
+	var err error
+	if os.Args[1] == "road" {
+		err = roads(os.Stdout, os.Args[2], os.Args[3])
+	} else {
+		err = run(os.Stdout, os.Args[1], os.Args[2:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
 		os.Exit(1)
 	}

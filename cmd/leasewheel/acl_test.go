@@ -143,7 +143,7 @@ func TestACLPatterns(t *testing.T) {
 			_, err = locker.Permits(c.name).TrySetPermits(t.Context(), 1)
 			require.NoError(t, err)
 			require.NoError(t, locker.Permits(c.name).One().Do(t.Context(), func(context.Context) error { return nil }))
-			for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindSemaphore, lock.KindPermit, lock.KindLatch} {
+			for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
 				sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: kind, Name: c.name, Owner: locker.ClientID() + ":1"}, func(driver.Notice) {})
 				require.NoError(t, err, kind)
 				sub.Close()

@@ -25,7 +25,7 @@ type fence struct {
 }
 
 // partsOfRedisstore are the packages of which lock/redisstore is made.
-var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub"}
+var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport"}
 
 // Dependencies run one way:
 //
@@ -43,18 +43,18 @@ var fences = map[string]fence{
 
 	// A lock means the same on every store: no go-redis.
 	"lock/driver": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
-	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry"}, others: []string{"golang.org/x/"}},
+	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe"}, others: []string{"golang.org/x/"}},
 
 	// The suite for stores brings no server and no client into an engine's module.
 	"lock/driver/drivertest": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"},
 		others: []string{"golang.org/x/", "github.com/anishathalye/porcupine"}, tests: true,
 	},
 
 	// What users import for their own tests has no part of the suite, of redis-servers, or of
 	// the fault bench.
 	"lock/locktest": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 
@@ -63,33 +63,40 @@ var fences = map[string]fence{
 	// The policies of retries are functions.
 	"lock/retry": {},
 
+	// Reports are structs that lock fills in.
+	"lock/observe": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
+
 	// The meaning of the locks needs no store, and stores need not package lock for it.
 	"lock/internal/machine": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
 	// A store in memory is that meaning and a map.
 	"lock/memstore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
 
+	// A store in files is that meaning and system calls.
+	"lock/filestore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
+
 	// The exporters of metrics are modules of their own.
-	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 
 	// A store needs the contract of stores alone, not package lock.
 	"lock/redisstore": {
 		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
-	"lock/redisstore/internal/check":  {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/fault":  {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/lua":    {},
-	"lock/redisstore/internal/pubsub": {own: []string{"lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/check":     {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/fault":     {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/lua":       {},
+	"lock/redisstore/internal/pubsub":    {own: []string{"lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/transport": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock", "lock/redisstore"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock", "lock/redisstore"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
 	// An election is held by a lock, on any store.
-	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 
 	// A quorum is made of any stores.
 	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, others: []string{"golang.org/x/"}},

@@ -347,7 +347,7 @@ func TestLookupTrouble(t *testing.T) {
 	for says, args := range map[string][]string{
 		"one PATTERN":                     {"ls", "a", "b"},
 		`pattern "a["`:                    {"ls", "a["},
-		"too long":                        {"ls", strings.Repeat("*", lock.MaxName+1)},
+		"too long":                        {"ls", strings.Repeat("*", driver.MaxName+1)},
 		"unknown flag: --nothing":         {"ls", "--nothing"},
 		"inspect takes the NAME":          {"inspect"},
 		"of one lock":                     {"inspect", "a", "b"},

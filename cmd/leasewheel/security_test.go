@@ -150,7 +150,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 		return admin.ZLexCount(t.Context(), "leasewheel_lock_line:{orders:42}", "-", "+").Val() == 1
 	}
 	commandtest.Eventually(t, "in the queue", inLine)
-	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, driver.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-granted)
@@ -174,7 +174,7 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	go func() { granted <- second.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }) }()
 	commandtest.Eventually(t, "in the queue again", inLine)
 	require.NoError(t, admin.Rename(t.Context(), name, "{"+name+"}:taken").Err())
-	require.NotEqual(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
+	require.NotEqual(t, renewal.Renewed, renew(t.Context(), store, lease, driver.KindMutex))
 	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 	require.NoError(t, <-granted)
 	require.NoError(t, second.Close()) // and is no longer subscribed
@@ -195,7 +195,7 @@ func useFairLocks(t *testing.T, admin redis.UniversalClient, newClient func() re
 	)
 	_, store := newTestLocker(t, newClient())
 	hold := func(owner string, wait time.Duration) *driver.Hold {
-		return &driver.Hold{Kind: lock.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: wait}}
+		return &driver.Hold{Kind: driver.KindFair, Name: "orders:43", Owner: owner, Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: wait}}
 	}
 	asks := func(owner string, wait time.Duration) driver.Answer {
 		answer, err := store.Acquire(t.Context(), hold(owner, wait))
@@ -276,12 +276,12 @@ func useReadWriteLocks(t *testing.T, admin redis.UniversalClient, newClient func
 			if err != nil {
 				return err
 			}
-			assert.Equal(t, renewal.Renewed, renew(ctx, store, reader, lock.KindRead))
+			assert.Equal(t, renewal.Renewed, renew(ctx, store, reader, driver.KindRead))
 			return reader.Unlock(ctx)
 		})
 	}()
 	commandtest.Eventually(t, "claimed", func() bool { return admin.Touch(t.Context(), "leasewheel_lock_claim:{orders:44}").Val() == 1 })
-	require.Equal(t, renewal.Renewed, renew(t.Context(), store, reader, lock.KindRead))
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, reader, driver.KindRead))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, reader.Unlock(t.Context()))
 	require.NoError(t, <-written)
@@ -326,7 +326,7 @@ func useSemaphores(t *testing.T, admin redis.UniversalClient, newClient func() r
 	}
 	other, err := second.Permits("orders:46").One().Lock(work)
 	require.NoError(t, err)
-	require.Equal(t, renewal.Renewed, renew(work, store, lease, lock.KindPermit))
+	require.Equal(t, renewal.Renewed, renew(work, store, lease, driver.KindPermit))
 	require.NoError(t, lease.Unlock(work))
 	require.NoError(t, other.Unlock(work))
 
@@ -357,9 +357,9 @@ func usePlainLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis
 	require.NoError(t, err)
 	again, err := first.Mutex(name).Lock(lease.Context())
 	require.NoError(t, err)
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: lock.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
+	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
 	require.NoError(t, err) // so that a subscriber receives the release, and grants alternate
-	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, lock.KindMutex))
+	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, driver.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	sub.Close()
@@ -401,7 +401,7 @@ func inspectPlainLocks(t *testing.T, newClient func() redis.UniversalClient) {
 }
 
 // renew renews a lease, as the watchdog does.
-func renew(ctx context.Context, store *redisstore.Store, lease *lock.Lease, kind lock.Kind) renewal.Outcome {
+func renew(ctx context.Context, store *redisstore.Store, lease *lock.Lease, kind driver.Kind) renewal.Outcome {
 	items := []renewal.Item{{Key: lease.Name(), Owner: lease.Owner(), Ref: kind, TTL: longLeases.TTL}}
 	store.Renew(ctx, items)
 	return items[0].Outcome
@@ -430,7 +430,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 		_, err := locker.ReadWrite("orders:3").Read().Lock(t.Context())
 		require.NoError(t, err)
 		hold := &driver.Hold{
-			Kind: lock.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
+			Kind: driver.KindFair, Name: "orders:2", Owner: fmt.Sprintf("%s:%d", locker.ClientID(), 1000+i),
 			Count: 1, TTL: time.Minute, Queue: driver.Queue{Keep: time.Millisecond},
 		}
 		_, err = store.Acquire(t.Context(), hold)
@@ -440,7 +440,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	awaitLater(t, client) // the waiters are dead, and dropped
 	hold := &driver.Hold{
-		Kind: lock.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Queue: driver.Queue{Subscribed: true},
+		Kind: driver.KindMutex, Name: "orders:1", Owner: locker.ClientID() + ":1000", Count: 1, TTL: time.Minute, Queue: driver.Queue{Subscribed: true},
 	}
 	answer, err := store.Acquire(t.Context(), hold) // and is in the queue
 	require.NoError(t, err)
@@ -450,7 +450,7 @@ func inspectLocks(t *testing.T, newClient func() redis.UniversalClient) {
 	require.NoError(t, err)
 	_, err = permits.One().Lock(t.Context())
 	require.NoError(t, err)
-	for _, inspect := range []func(context.Context) (lock.Info, error){
+	for _, inspect := range []func(context.Context) (driver.Info, error){
 		permits.Inspect, locker.Semaphore("orders:5").Inspect, locker.Latch("orders:5").Inspect,
 	} {
 		info, err := inspect(t.Context())

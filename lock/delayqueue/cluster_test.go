@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -32,7 +33,7 @@ func TestNamesInCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := clusterClient(t, cluster)
 	for _, name := range []string{
-		"mails", "{user:7}:mails", "a{b}c", "a}b{c}", "{a}{b}", "straße", " ", lock.EscapeName("a{b"), strings.Repeat("x", lock.MaxName),
+		"mails", "{user:7}:mails", "a{b}c", "a}b{c}", "{a}{b}", "straße", " ", lock.EscapeName("a{b"), strings.Repeat("x", driver.MaxName),
 	} {
 		q := openNamed(t, client, name, config{})
 		put(t, q, message{ID: "a"}, message{ID: "b"})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -122,12 +123,12 @@ type engine struct {
 
 // New returns the queue called name on the server of store. The queue need not exist. New
 // sends nothing and, until [Queue.Work], runs nothing. It accepts the names that
-// [lock.ValidateName] accepts. Close the queue before the store.
+// [driver.ValidateName] accepts. Close the queue before the store.
 func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 	if store == nil {
 		return nil, invalid("New needs a store, got nil: make one with redisstore.Open")
 	}
-	if err := lock.ValidateName(name); err != nil {
+	if err := driver.ValidateName(name); err != nil {
 		var refused *lock.NameError
 		if errors.As(err, &refused) {
 			return nil, invalid("the name of a queue: %s", refused.Reason)

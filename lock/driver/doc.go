@@ -1,8 +1,8 @@
 // Package driver defines the interfaces that a store of locks implements. It is to package
 // lock what database/sql/driver is to database/sql. Code that uses locks needs package
-// lock and a store, such as package redisstore. It names types of this package only to
-// keep stores in variables, as a []Store for package quorum. A store imports this package and
-// not package lock.
+// lock and a store, such as package redisstore. It names this package to keep stores in
+// variables, as a []Store for package quorum, for the kinds of locks in reports, and for what an
+// inspection returns. A store imports this package and not package lock.
 //
 // Mandatory is [Store], with [KindMutex] and the fields Kind, Name, Owner, Count and TTL of a
 // [Hold]. Every other [Kind] is optional: [Store.Supports] refuses it. So are the extras of a
@@ -50,12 +50,13 @@ package driver
 // cmd/leasewheel compares the names with the code.
 //
 // A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
-// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
-// Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go and
-// lock/redisstore/internal/lua/fair_acquire.lua, lock/redisstore/inspect.go modes, lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
-// lock/redisstore/internal/lua/force.lua, lock/redisstore/rights.go Store.uses(),
-// cmd/leasewheel/internal/acl/rights.go, lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go
-// kindNames, docs/lock.schema.json, SECURITY.md.
+// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons;
+// lock/redisstore/format.go kinds, a Go file with its row and scripts such as
+// lock/redisstore/fair.go fair and lock/redisstore/internal/lua/fair_acquire.lua; if it is a
+// hash, lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua
+// and lock/redisstore/internal/lua/force.lua; cmd/leasewheel/internal/acl/rights.go,
+// lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go kindNames,
+// docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by
 // lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the
 // tables of kinds in lock/redisstore/bounds_test.go, lock/redisstore/deadline_test.go,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Errors of an election.
@@ -126,17 +127,17 @@ func pause(ctx context.Context) {
 // after its first grant. The leader may have lost its connection, and its term may end at
 // any time. A candidate recognizes itself by [lock.Locker.ClientID]. On a store that cannot
 // inspect its locks, such as a quorum, the error matches [lock.ErrUnsupported].
-func (e *Election) Leader(ctx context.Context) (lock.Holder, error) {
+func (e *Election) Leader(ctx context.Context) (driver.Holder, error) {
 	info, err := e.locker.Inspect(ctx, e.mutex.Name())
 	switch {
 	case err != nil:
-		return lock.Holder{}, fmt.Errorf("elect: %w", err)
+		return driver.Holder{}, fmt.Errorf("elect: %w", err)
 	case info.Foreign != "":
-		return lock.Holder{}, fmt.Errorf("elect: %q is a %s: %w", info.Name, info.Foreign, lock.ErrForeign)
-	case info.Held() && info.Kind != lock.KindMutex && info.Kind != lock.KindFair:
-		return lock.Holder{}, fmt.Errorf("elect: %q is a %v lock: %w", info.Name, info.Kind, lock.ErrForeign)
+		return driver.Holder{}, fmt.Errorf("elect: %q is a %s: %w", info.Name, info.Foreign, lock.ErrForeign)
+	case info.Held() && info.Kind != driver.KindMutex && info.Kind != driver.KindFair:
+		return driver.Holder{}, fmt.Errorf("elect: %q is a %v lock: %w", info.Name, info.Kind, lock.ErrForeign)
 	case len(info.Holders) == 0:
-		return lock.Holder{}, fmt.Errorf("%w of %q", ErrNoLeader, info.Name)
+		return driver.Holder{}, fmt.Errorf("%w of %q", ErrNoLeader, info.Name)
 	}
 	return info.Holders[0], nil
 }

@@ -1,7 +1,7 @@
 // Package lockotel records OpenTelemetry's metrics of locks, leases and wheels, and spans of
 // acquisitions and holds.
 //
-// A [Telemetry] is a [lock.Observer] of lockers, and reads their statistics when metrics are
+// A [Telemetry] is an [observe.Observer] of lockers, and reads their statistics when metrics are
 // collected:
 //
 //	telemetry, err := lockotel.New(lockotel.Config{})

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -126,7 +126,7 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-func lockPoints(name string, s lock.Stats) []point {
+func lockPoints(name string, s observe.Stats) []point {
 	of := func(more ...attribute.KeyValue) []attribute.KeyValue {
 		return append([]attribute.KeyValue{lockerKey.String(name)}, more...)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -59,7 +59,7 @@ func TestEveryNumberIsExported(t *testing.T) {
 	const locker, watchdog, timer = `locker="x"`, `watchdog="x"`, `wheel="x"`
 	var none []string
 
-	var locks lock.Stats
+	var locks observe.Stats
 	assert.Equal(t, map[string][]string{
 		"Granted":    one("leasewheel.lock.acquisitions", locker+`,outcome="granted"`),
 		"HandedOff":  one("leasewheel.lock.acquisitions", locker+`,outcome="handed_off"`),

@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // The attributes of spans. errorTypeKey is of the semantic conventions.
@@ -23,11 +25,11 @@ const (
 )
 
 // Observer returns the observer that measures the waits and holds of a locker, and makes
-// their spans. It belongs into the locker's [lock.Config]; see [lock.JoinObservers] to use
+// their spans. It belongs into the locker's [lock.Config]; see [observe.Join] to use
 // it beside another one.
-func (t *Telemetry) Observer(locker string) *lock.Observer {
+func (t *Telemetry) Observer(locker string) *observe.Observer {
 	o := observer{Telemetry: t, locker: locker}
-	return &lock.Observer{Acquired: o.acquired, Ended: o.ended}
+	return &observe.Observer{Acquired: o.acquired, Ended: o.ended}
 }
 
 // observer observes one locker.
@@ -36,29 +38,29 @@ type observer struct {
 	locker string
 }
 
-func (o observer) acquired(ctx context.Context, a lock.Acquired) {
+func (o observer) acquired(ctx context.Context, a observe.Acquired) {
 	end := time.Now()
-	outcome := a.Outcome()
+	outcome := a.Outcome
 	ctx, span := o.start(ctx, "lock.acquire", a.Kind, a.Name, outcome, end.Add(-a.Waited))
 	if a.Queued > 0 {
 		_, wait := o.tracer.Start(ctx, "lock.wait", trace.WithTimestamp(end.Add(-a.Queued)))
 		wait.End(trace.WithTimestamp(end))
 	}
-	if outcome == "failed" {
+	if outcome == observe.Failed {
 		fail(span, a.Err)
 	}
 	span.End(trace.WithTimestamp(end))
 	o.waits.Record(ctx, a.Waited.Seconds(), o.attributes(a.Kind, a.Name, outcome))
 }
 
-func (o observer) ended(ctx context.Context, e lock.Ended) {
+func (o observer) ended(ctx context.Context, e observe.Ended) {
 	end := time.Now()
-	outcome := e.Outcome()
+	outcome := e.Outcome
 	ctx, span := o.start(ctx, "lock.hold", e.Kind, e.Name, outcome, end.Add(-e.Held))
-	if outcome != "released" {
+	if outcome != observe.Released {
 		fail(span, e.Err)
 	}
-	if outcome == "lost" {
+	if outcome == observe.Lost {
 		_, lose := o.tracer.Start(ctx, "lock.lose", trace.WithTimestamp(end))
 		fail(lose, e.Err)
 		lose.End(trace.WithTimestamp(end))
@@ -68,9 +70,9 @@ func (o observer) ended(ctx context.Context, e lock.Ended) {
 }
 
 // start starts a span at an instant in the past.
-func (o observer) start(ctx context.Context, span string, kind lock.Kind, name, outcome string, at time.Time) (context.Context, trace.Span) {
+func (o observer) start(ctx context.Context, span string, kind driver.Kind, name string, outcome observe.Outcome, at time.Time) (context.Context, trace.Span) {
 	attributes := []attribute.KeyValue{
-		spanLockerKey.String(o.locker), spanKindKey.String(word(kind.String())), spanOutcomeKey.String(outcome),
+		spanLockerKey.String(o.locker), spanKindKey.String(word(kind.String())), spanOutcomeKey.String(string(outcome)),
 	}
 	if !o.config.HideNames {
 		attributes = append(attributes, spanNameKey.String(name))
@@ -79,9 +81,9 @@ func (o observer) start(ctx context.Context, span string, kind lock.Kind, name, 
 }
 
 // attributes returns the attributes of a wait or a hold in metrics.
-func (o observer) attributes(kind lock.Kind, name, outcome string) metric.MeasurementOption {
+func (o observer) attributes(kind driver.Kind, name string, outcome observe.Outcome) metric.MeasurementOption {
 	attributes := []attribute.KeyValue{
-		lockerKey.String(o.locker), kindKey.String(word(kind.String())), outcomeKey.String(outcome),
+		lockerKey.String(o.locker), kindKey.String(word(kind.String())), outcomeKey.String(string(outcome)),
 	}
 	if o.label != nil {
 		if label := o.label.Of(kind, name); label != "" {

@@ -10,7 +10,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -28,7 +30,7 @@ type Config struct {
 	// example the part of its name before a colon. Locks whose label is empty have none. Only
 	// the first MaxLockLabels different labels are used; later ones become "other". Default:
 	// no such attribute.
-	LockLabel func(kind lock.Kind, name string) string
+	LockLabel func(kind driver.Kind, name string) string
 	// MaxLockLabels bounds the number of different labels. Default: 100.
 	MaxLockLabels int
 	// HideNames leaves the names of locks out of spans.
@@ -128,7 +130,7 @@ func (t *Telemetry) remover(f func()) func() {
 
 // snapshot is a reading of all statistics, by name.
 type snapshot struct {
-	lockers map[string]lock.Stats
+	lockers map[string]observe.Stats
 	leases  map[string]renewal.Stats
 	wheels  map[string]wheelStats
 }
@@ -142,7 +144,7 @@ type wheelStats struct {
 func (t *Telemetry) snapshot() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := snapshot{make(map[string]lock.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
+	s := snapshot{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
 	for _, l := range t.lockers {
 		stats := l.Of.Stats()
 		s.lockers[l.Name], s.leases[l.Name] = stats, stats.Leases

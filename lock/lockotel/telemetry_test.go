@@ -14,8 +14,10 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -47,8 +49,8 @@ func TestLockLabel(t *testing.T) {
 	report := func(h *harness, names ...string) []string {
 		o := h.Observer("x")
 		for _, name := range names {
-			o.Acquired(t.Context(), lock.Acquired{Name: name, Err: &lock.NotAcquiredError{Name: name}})
-			o.Ended(t.Context(), lock.Ended{Name: name, Err: fmt.Errorf("%w: %s", lock.ErrUnavailable, name)})
+			o.Acquired(t.Context(), observe.Acquired{Name: name, Outcome: observe.Refused, Err: &lock.NotAcquiredError{Name: name}})
+			o.Ended(t.Context(), observe.Ended{Name: name, Outcome: observe.Failed, Err: fmt.Errorf("%w: %s", lock.ErrUnavailable, name)})
 		}
 		return slices.Sorted(maps.Keys(h.export(t).counts))
 	}
@@ -58,7 +60,7 @@ func TestLockLabel(t *testing.T) {
 	assert.Len(t, h.spans.GetSpans(), 4)
 	assert.NotContains(t, fmt.Sprintf("%+v", h.spans.GetSpans()), "secret")
 
-	h = newHarness(t, Config{MaxLockLabels: 2, LockLabel: func(_ lock.Kind, name string) string {
+	h = newHarness(t, Config{MaxLockLabels: 2, LockLabel: func(_ driver.Kind, name string) string {
 		label, _, _ := strings.Cut(name, ":")
 		return label
 	}})
@@ -107,13 +109,13 @@ func TestProviders(t *testing.T) {
 	t.Cleanup(func() { otel.SetTracerProvider(before) })
 	global, err := New(Config{})
 	require.NoError(t, err)
-	global.Observer("x").Acquired(t.Context(), lock.Acquired{Name: "a"})
+	global.Observer("x").Acquired(t.Context(), observe.Acquired{Name: "a"})
 	assert.Len(t, h.spans.GetSpans(), 1)
 	require.NoError(t, global.Close())
 }
 
 func TestConcurrentUse(t *testing.T) {
-	h := newHarness(t, Config{LockLabel: func(_ lock.Kind, name string) string { return name }, MaxLockLabels: 3})
+	h := newHarness(t, Config{LockLabel: func(_ driver.Kind, name string) string { return name }, MaxLockLabels: 3})
 	exportertest.ConcurrentUse(t, h, func() { h.export(t) })
 	named := make(map[string]int)
 	for _, span := range h.spans.GetSpans() {

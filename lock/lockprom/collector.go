@@ -8,7 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -22,7 +24,7 @@ type Config struct {
 	// LockLabel returns the label "lock" of a lock's waits and holds, for example the part
 	// of its name before a colon. Locks whose label is empty have none. Only the first
 	// MaxLockLabels different labels are used; later ones become "other". Default: no label.
-	LockLabel func(kind lock.Kind, name string) string
+	LockLabel func(kind driver.Kind, name string) string
 	// MaxLockLabels bounds the number of different labels. Default: 100.
 	MaxLockLabels int
 }
@@ -78,9 +80,9 @@ func histogram(name, help string, buckets []float64, labels []string) *prometheu
 }
 
 // Observer returns the observer that measures the waits and holds of a locker. It belongs
-// into the locker's [lock.Config]; see [lock.JoinObservers] to use it beside another one.
-func (c *Collector) Observer(locker string) *lock.Observer {
-	return &lock.Observer{
+// into the locker's [lock.Config]; see [observe.Join] to use it beside another one.
+func (c *Collector) Observer(locker string) *observe.Observer {
+	return &observe.Observer{
 		Acquired: c.observer(c.waits, locker).acquired,
 		Ended:    c.observer(c.holds, locker).ended,
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // labelValues returns the values of a label in one metric's series.
@@ -63,13 +64,13 @@ func TestLockLabel(t *testing.T) {
 	report := func(c *Collector, names ...string) []string {
 		o := c.Observer("x")
 		for _, name := range names {
-			o.Acquired(t.Context(), lock.Acquired{Name: name})
+			o.Acquired(t.Context(), observe.Acquired{Name: name, Outcome: observe.Granted})
 		}
 		return labelValues(t, c, "leasewheel_lock_wait_seconds", "lock")
 	}
 	assert.Empty(t, report(New(Config{}), "orders:1", "orders:2"))
 
-	prefix := func(_ lock.Kind, name string) string {
+	prefix := func(_ driver.Kind, name string) string {
 		label, _, _ := strings.Cut(name, ":")
 		return label
 	}
@@ -81,7 +82,7 @@ func TestLockLabel(t *testing.T) {
 		assert.InDelta(t, 2, values[count+`{kind="mutex",lock="`+label+`",locker="x",outcome="granted"}`], 0)
 	}
 
-	c = New(Config{LockLabel: func(kind lock.Kind, name string) string { return kind.String() + name }})
+	c = New(Config{LockLabel: func(kind driver.Kind, name string) string { return kind.String() + name }})
 	var names []string
 	for i := range 2 * exporter.DefaultMaxLabels {
 		names = append(names, strconv.Itoa(i))
@@ -93,8 +94,8 @@ func TestLockLabel(t *testing.T) {
 func TestHistograms(t *testing.T) {
 	c := New(Config{WaitBuckets: []float64{1, 2}, HoldBuckets: []float64{3}})
 	o := c.Observer("x")
-	o.Acquired(t.Context(), lock.Acquired{Waited: time.Second})
-	o.Ended(t.Context(), lock.Ended{Held: time.Second})
+	o.Acquired(t.Context(), observe.Acquired{Outcome: observe.Granted, Waited: time.Second})
+	o.Ended(t.Context(), observe.Ended{Outcome: observe.Released, Held: time.Second})
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(c))
 	families, err := registry.Gather()
@@ -108,7 +109,7 @@ func TestHistograms(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	c := New(Config{LockLabel: func(_ lock.Kind, name string) string { return name }, MaxLockLabels: 3})
+	c := New(Config{LockLabel: func(_ driver.Kind, name string) string { return name }, MaxLockLabels: 3})
 	exportertest.ConcurrentUse(t, c, func() { series(scrape(t, c)) })
 	assert.Empty(t, labelValues(t, c, "leasewheel_lock_waiters", "locker"))
 }

@@ -1,7 +1,7 @@
 // Package lockprom exports metrics of locks, leases and wheels to Prometheus.
 //
 // A [Collector] reads the statistics of lockers, watchdogs and wheels when it is scraped,
-// and measures waits and holds as a [lock.Observer]:
+// and measures waits and holds as an [observe.Observer]:
 //
 //	metrics := lockprom.New(lockprom.Config{})
 //	prometheus.MustRegister(metrics)

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -26,17 +27,17 @@ import (
 func everything(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	c := New(Config{})
-	for _, a := range []lock.Acquired{{}, {HandedOff: true}, {Err: lock.ErrNotAcquired}, {Err: lock.ErrUnavailable}} {
-		for _, a.Kind = range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite, lock.KindPermit} {
-			c.Observer("x").Acquired(t.Context(), a)
+	for _, outcome := range []observe.Outcome{observe.Granted, observe.HandedOff, observe.Refused, observe.Failed} {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
+			c.Observer("x").Acquired(t.Context(), observe.Acquired{Kind: kind, Outcome: outcome})
 		}
 	}
-	for _, e := range []lock.Ended{{}, {Err: lock.ErrLost}, {Err: lock.ErrUnavailable}} {
-		c.Observer("x").Ended(t.Context(), e)
+	for _, outcome := range []observe.Outcome{observe.Released, observe.Lost, observe.Failed} {
+		c.Observer("x").Ended(t.Context(), observe.Ended{Outcome: outcome})
 	}
 	return scrape(t, collected(func(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
-		collectLocker(ch, "x", lock.Stats{})
+		collectLocker(ch, "x", observe.Stats{})
 		collectLeases(ch, "x", renewal.Stats{})
 		collectWheel(ch, "x", 0, wheel.Stats{}, wheel.Lags{})
 	}))

@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/lockprom"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // service is a program whose locks are measured, and reported in its log as well.
@@ -31,13 +33,13 @@ func newService(store lock.Store, registry *prometheus.Registry) (*service, erro
 	if err := registry.Register(metrics); err != nil {
 		return nil, err
 	}
-	losses := &lock.Observer{Ended: func(_ context.Context, e lock.Ended) {
+	losses := &observe.Observer{Ended: func(_ context.Context, e observe.Ended) {
 		if e.Err != nil {
 			slog.Error("a lock was lost", "name", e.Name, "error", e.Err)
 		}
 	}}
 	locker, err := lock.New(store, lock.Config{
-		Observer: lock.JoinObservers(metrics.Observer("shop"), losses),
+		Observer: observe.Join(metrics.Observer("shop"), losses),
 	})
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func newService(store lock.Store, registry *prometheus.Registry) (*service, erro
 
 // resource is the label of a lock: what its name has before the colon. It has few values,
 // where names have many.
-func resource(_ lock.Kind, name string) string {
+func resource(_ driver.Kind, name string) string {
 	label, _, _ := strings.Cut(name, ":")
 	return label
 }

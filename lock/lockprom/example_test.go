@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/lockprom"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
@@ -93,7 +94,7 @@ func ExampleConfig() {
 	defer t.End()
 
 	metrics := lockprom.New(lockprom.Config{
-		LockLabel: func(_ lock.Kind, name string) string {
+		LockLabel: func(_ driver.Kind, name string) string {
 			resource, _, _ := strings.Cut(name, ":")
 			return resource
 		},

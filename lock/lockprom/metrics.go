@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -20,15 +21,15 @@ type number[S any] struct {
 
 // The metrics with one series for each locker, watchdog or wheel.
 var (
-	lockNumbers = []number[lock.Stats]{
+	lockNumbers = []number[observe.Stats]{
 		counter("locker", "leasewheel_lock_grants_by_release_total", "Grants that another owner's release has made; a part of the granted acquisitions.",
-			func(s lock.Stats) int64 { return s.ByRelease }),
+			func(s observe.Stats) int64 { return s.ByRelease }),
 		gauge("locker", "leasewheel_lock_waiters", "Acquisitions and deferred functions in a queue of this process.",
-			func(s lock.Stats) int { return s.Waiting }),
+			func(s observe.Stats) int { return s.Waiting }),
 		gauge("locker", "leasewheel_lock_deferred_functions", "Deferred functions that wait or run.",
-			func(s lock.Stats) int { return s.Deferred }),
+			func(s observe.Stats) int { return s.Deferred }),
 		gauge("locker", "leasewheel_lock_unreleased_holds", "Holds whose release is repeated in the background.",
-			func(s lock.Stats) int { return s.Unreleased }),
+			func(s observe.Stats) int { return s.Unreleased }),
 	}
 	leaseNumbers = []number[renewal.Stats]{
 		gauge("watchdog", "leasewheel_leases_held", "Leases that are held.",
@@ -150,7 +151,7 @@ func collect[S any](ch chan<- prometheus.Metric, numbers []number[S], name strin
 	}
 }
 
-func collectLocker(ch chan<- prometheus.Metric, name string, s lock.Stats) {
+func collectLocker(ch chan<- prometheus.Metric, name string, s observe.Stats) {
 	collect(ch, lockNumbers, name, s)
 	for outcome, n := range map[string]int64{"granted": s.Granted, "handed_off": s.HandedOff, "refused": s.Refused, "failed": s.Failed} {
 		ch <- prometheus.MustNewConstMetric(acquisitions, prometheus.CounterValue, float64(n), name, outcome)

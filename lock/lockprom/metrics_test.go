@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -82,7 +82,7 @@ func TestEveryNumberIsExported(t *testing.T) {
 	}
 	none := map[string]float64{}
 
-	var locks lock.Stats
+	var locks observe.Stats
 	assert.Equal(t, map[string]map[string]float64{
 		"Granted":    one("leasewheel_lock_acquisitions_total", `locker="x",outcome="granted"`),
 		"HandedOff":  one("leasewheel_lock_acquisitions_total", `locker="x",outcome="handed_off"`),

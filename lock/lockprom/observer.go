@@ -6,8 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // observer measures one locker's waits or holds.
@@ -21,16 +22,16 @@ func (c *Collector) observer(h *prometheus.HistogramVec, locker string) observer
 	return observer{histogram: h, locker: locker, label: c.label}
 }
 
-func (o observer) acquired(_ context.Context, a lock.Acquired) {
-	o.observe(a.Kind, a.Name, a.Outcome(), a.Waited)
+func (o observer) acquired(_ context.Context, a observe.Acquired) {
+	o.observe(a.Kind, a.Name, a.Outcome, a.Waited)
 }
 
-func (o observer) ended(_ context.Context, e lock.Ended) {
-	o.observe(e.Kind, e.Name, e.Outcome(), e.Held)
+func (o observer) ended(_ context.Context, e observe.Ended) {
+	o.observe(e.Kind, e.Name, e.Outcome, e.Held)
 }
 
-func (o observer) observe(kind lock.Kind, name, outcome string, d time.Duration) {
-	values := []string{o.locker, word(kind.String()), outcome}
+func (o observer) observe(kind driver.Kind, name string, outcome observe.Outcome, d time.Duration) {
+	values := []string{o.locker, word(kind.String()), string(outcome)}
 	if o.label != nil {
 		values = append(values, o.label.Of(kind, name))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
@@ -72,7 +72,7 @@ func inPrometheus(name string, families map[string]*dto.MetricFamily) string {
 
 // The names, units and help texts follow Prometheus' conventions.
 func TestLint(t *testing.T) {
-	c := New(Config{LockLabel: func(lock.Kind, string) string { return "a" }})
+	c := New(Config{LockLabel: func(driver.Kind, string) string { return "a" }})
 	l := locktest.New(t, exportertest.Patient(c.Observer("x")))
 	c.AddLocker("x", l)
 	require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))

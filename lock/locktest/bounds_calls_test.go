@@ -57,7 +57,7 @@ var (
 	afterContext = bound{"ctx, RequestTimeout", func(c caller) time.Duration { return c.ends + requestTimeout }}
 	afterTwo     = bound{"ctx, two RequestTimeouts", func(c caller) time.Duration { return c.ends + 2*requestTimeout }}
 	tryDo        = bound{"TryLock, f, Unlock", func(c caller) time.Duration { return min(requestTimeout, c.over()) + requestTimeout }}
-	doWithin     = bound{"LockWithin, f, Unlock", func(c caller) time.Duration { return min(wait+requestTimeout, c.over()) + requestTimeout }}
+	doWithin     = bound{"MaxWait, f, Unlock", func(c caller) time.Duration { return min(wait+requestTimeout, c.over()) + requestTimeout }}
 	afterSleep   = bound{"RequestTimeout", constant(untilRenewal + requestTimeout)}
 	byPage       = bound{"5s a page", upTo(2 * 5 * time.Second)}
 	byNode       = bound{"NodeTimeout", upTo(requestTimeout)}
@@ -376,18 +376,18 @@ func calls() map[string]boundedCall {
 		"lock.Mutex.TryLock (read)":   {byRequest, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.ReadWrite("rw").Read().TryLock(ctx) })},
 		"lock.Mutex.TryLock (write)":  {byRequest, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.ReadWrite("rw").Write().TryLock(ctx) })},
 		"lock.Mutex.TryLock (quorum)": {byRequest, onQuorumLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").TryLock(ctx) })},
-		"lock.Mutex.LockWithin":       {byWait, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").LockWithin(ctx, wait) })},
-		"lock.Mutex.LockWithin (held)": {byWait, held(func(ctx context.Context, m *lock.Mutex) {
-			_, _ = m.LockWithin(ctx, wait)
+		"lock.Mutex.Lock (limited)":   {byWait, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").MaxWait(wait).Lock(ctx) })},
+		"lock.Mutex.Lock (limited, held)": {byWait, held(func(ctx context.Context, m *lock.Mutex) {
+			_, _ = m.MaxWait(wait).Lock(ctx)
 		})},
-		"lock.Mutex.LockWithin (owned)": {byWait, owned(func(ctx context.Context, m *lock.Mutex) { _, _ = m.LockWithin(ctx, wait) })},
-		"lock.Mutex.Do":                 {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").Do(ctx, nothing) })},
-		"lock.Mutex.TryDo":              {tryDo, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").TryDo(ctx, nothing) })},
-		"lock.Mutex.DoWithin":           {doWithin, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").DoWithin(ctx, wait, nothing) })},
-		"lock.Mutex.Go":                 {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").Go(ctx, nothing) })},
-		"lock.Mutex.Go (owned)":         {atOnce, owned(func(ctx context.Context, m *lock.Mutex) { _, _ = m.Go(ctx, nothing) })},
-		"lock.Mutex.GoWithin":           {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").GoWithin(ctx, wait, nothing) })},
-		"lock.Mutex.GoWithin (0)":       {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").GoWithin(ctx, 0, nothing) })},
+		"lock.Mutex.Lock (limited, owned)": {byWait, owned(func(ctx context.Context, m *lock.Mutex) { _, _ = m.MaxWait(wait).Lock(ctx) })},
+		"lock.Mutex.Do":                    {afterContext, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").Do(ctx, nothing) })},
+		"lock.Mutex.Do (zero)":             {tryDo, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").MaxWait(0).Do(ctx, nothing) })},
+		"lock.Mutex.Do (limited)":          {doWithin, onLocker(func(ctx context.Context, l *lock.Locker) { _ = l.Mutex("free").MaxWait(wait).Do(ctx, nothing) })},
+		"lock.Mutex.Go":                    {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").Go(ctx, nothing) })},
+		"lock.Mutex.Go (owned)":            {atOnce, owned(func(ctx context.Context, m *lock.Mutex) { _, _ = m.Go(ctx, nothing) })},
+		"lock.Mutex.Go (limited)":          {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").MaxWait(wait).Go(ctx, nothing) })},
+		"lock.Mutex.Go (zero)":             {atOnce, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = l.Mutex("free").MaxWait(0).Go(ctx, nothing) })},
 		"lock.Deferred.Wait": {byContext, onLocker(func(ctx context.Context, l *lock.Locker) {
 			d, err := l.Mutex("free").Go(context.Background(), nothing)
 			if err == nil {
@@ -436,11 +436,11 @@ func calls() map[string]boundedCall {
 		"lock.Multi.TryLock": {byRequest, onMulti(func(ctx context.Context, m *lock.Multi) {
 			_, _ = m.TryLock(ctx)
 		})},
-		"lock.Multi.LockWithin":  {byWait, onMulti(func(ctx context.Context, m *lock.Multi) { _, _ = m.LockWithin(ctx, wait) })},
-		"lock.Multi.Do":          {afterContext, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.Do(ctx, nothing) })},
-		"lock.Multi.TryDo":       {tryDo, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.TryDo(ctx, nothing) })},
-		"lock.Multi.DoWithin":    {doWithin, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.DoWithin(ctx, wait, nothing) })},
-		"lock.MultiLease.Within": {atOnce, onMulti(func(ctx context.Context, m *lock.Multi) {})},
+		"lock.Multi.Lock (limited)": {byWait, onMulti(func(ctx context.Context, m *lock.Multi) { _, _ = m.MaxWait(wait).Lock(ctx) })},
+		"lock.Multi.Do":             {afterContext, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.Do(ctx, nothing) })},
+		"lock.Multi.Do (zero)":      {tryDo, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(0).Do(ctx, nothing) })},
+		"lock.Multi.Do (limited)":   {doWithin, onMulti(func(ctx context.Context, m *lock.Multi) { _ = m.MaxWait(wait).Do(ctx, nothing) })},
+		"lock.MultiLease.Within":    {atOnce, onMulti(func(ctx context.Context, m *lock.Multi) {})},
 		"lock.MultiLease.Unlock": {byRequest, func(p *process) func(context.Context) {
 			l := p.locker()
 			lease, err := lock.All(l.Mutex("1"), l.Mutex("2"), l.Mutex("3"), l.Mutex("4"), l.Mutex("5")).TryLock(context.Background())
@@ -448,17 +448,17 @@ func calls() map[string]boundedCall {
 			return func(ctx context.Context) { _ = lease.Unlock(ctx) }
 		}},
 
-		"lock.Permits.TrySetPermits":     {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermits(ctx, 2) })},
-		"lock.Permits.TrySetPermitsFor":  {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
-		"lock.Permits.SetPermits":        {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.SetPermits(ctx, 2) })},
-		"lock.Permits.AddPermits":        {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.AddPermits(ctx, 2) })},
-		"lock.Permits.Available":         {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Available(ctx) })},
-		"lock.Permits.Inspect":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Inspect(ctx) })},
-		"lock.Mutex.Lock (permit)":       {byContext, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Lock(ctx) })},
-		"lock.Mutex.TryLock (permit)":    {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().TryLock(ctx) })},
-		"lock.Mutex.LockWithin (permit)": {byWait, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().LockWithin(ctx, wait) })},
-		"lock.Mutex.Do (permit)":         {afterContext, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.One().Do(ctx, nothing) })},
-		"lock.Mutex.Go (permit)":         {atOnce, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Go(ctx, nothing) })},
+		"lock.Permits.TrySetPermits":        {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermits(ctx, 2) })},
+		"lock.Permits.TrySetPermitsFor":     {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
+		"lock.Permits.SetPermits":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.SetPermits(ctx, 2) })},
+		"lock.Permits.AddPermits":           {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.AddPermits(ctx, 2) })},
+		"lock.Permits.Available":            {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Available(ctx) })},
+		"lock.Permits.Inspect":              {byRetryFor, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.Inspect(ctx) })},
+		"lock.Mutex.Lock (permit)":          {byContext, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Lock(ctx) })},
+		"lock.Mutex.TryLock (permit)":       {byRequest, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().TryLock(ctx) })},
+		"lock.Mutex.Lock (limited, permit)": {byWait, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().MaxWait(wait).Lock(ctx) })},
+		"lock.Mutex.Do (permit)":            {afterContext, onPermits(func(ctx context.Context, s *lock.Permits) { _ = s.One().Do(ctx, nothing) })},
+		"lock.Mutex.Go (permit)":            {atOnce, onPermits(func(ctx context.Context, s *lock.Permits) { _, _ = s.One().Go(ctx, nothing) })},
 
 		"lock.Semaphore.TrySetPermits":     {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermits(ctx, 2) })},
 		"lock.Semaphore.TrySetPermitsFor":  {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _, _ = s.TrySetPermitsFor(ctx, 2, time.Hour) })},
@@ -469,9 +469,9 @@ func calls() map[string]boundedCall {
 		"lock.Semaphore.Acquire":           {byContext, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Acquire(ctx, 1) })},
 		"lock.Semaphore.Acquire (taken)":   {byContext, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Acquire(ctx, 2) })},
 		"lock.Semaphore.TryAcquire":        {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.TryAcquire(ctx, 1) })},
-		"lock.Semaphore.AcquireWithin":     {byWait, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.AcquireWithin(ctx, 1, wait) })},
+		"lock.Semaphore.Acquire (limited)": {byWait, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.MaxWait(wait).Acquire(ctx, 1) })},
 		"lock.Semaphore.Release":           {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, 1) })},
-		"lock.Semaphore.Release (refused)": {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, lock.MaxCount) })},
+		"lock.Semaphore.Release (refused)": {byRequest, onSemaphore(func(ctx context.Context, s *lock.Semaphore) { _ = s.Release(ctx, driver.MaxCount) })},
 
 		"lock.Latch.TrySetCount": {byRequest, onLatch(func(ctx context.Context, l *lock.Latch) { _, _ = l.TrySetCount(ctx, 2) })},
 		"lock.Latch.CountDown":   {byRetryFor, onLatch(func(ctx context.Context, l *lock.Latch) { _ = l.CountDown(ctx) })},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -29,7 +30,7 @@ func (p *prices) start(ctx context.Context) error {
 	once := p.locker.Mutex("prices").With(lock.Options{MinHold: 30 * time.Second})
 	_, err := p.wheel.Every(time.Minute, wheel.Skip, func() {
 		// A task of the wheel must not block: the function has a goroutine of its own.
-		_, _ = once.GoWithin(ctx, 0, p.fetch)
+		_, _ = once.MaxWait(0).Go(ctx, p.fetch)
 	})
 	return err
 }
@@ -89,7 +90,7 @@ func TestVirtualLoss(t *testing.T) {
 		if !errors.Is(err, lock.ErrLost) {
 			t.Errorf("the context ended with %v", err)
 		}
-		if d := time.Since(since); d >= lock.DefaultTTL {
+		if d := time.Since(since); d >= driver.DefaultTTL {
 			t.Errorf("the loss was reported after %v, when another process may hold the lock", d)
 		}
 	})

@@ -27,8 +27,8 @@ type memory struct {
 // name has what is stored under a name.
 type name struct {
 	machine.State
-	text          string
-	subscriptions map[machine.Topic][]*subscription
+	text        string
+	subscribers machine.Subscribers
 	// checked is when to drop the name if nothing is left of it. Zero: it is not in checks.
 	checked time.Time
 }
@@ -51,7 +51,9 @@ func (m *memory) open() *Store {
 	defer m.mu.Unlock()
 	m.stores++
 	m.arm(m.now())
-	return &Store{memory: m}
+	s := &Store{memory: m}
+	s.requests = requests{Step: s.step, Client: m.client, Names: m.named}
+	return s
 }
 
 func (m *memory) close(s *Store) {
@@ -61,9 +63,7 @@ func (m *memory) close(s *Store) {
 		return
 	}
 	s.closed = true
-	for _, b := range m.subscriptionsOf(s) {
-		m.unsubscribe(b)
-	}
+	m.unsubscribeAll(s)
 	if m.stores--; m.stores == 0 && m.check != nil {
 		m.check.Stop()
 	}
@@ -76,7 +76,7 @@ func (m *memory) now() time.Time { return m.start.Add(time.Since(m.start)) }
 func (m *memory) name(text string, now time.Time) *name {
 	n := m.names[text]
 	if n == nil {
-		n = &name{text: text}
+		n = &name{text: text, subscribers: make(machine.Subscribers)}
 		n.Listening = n.listening
 		m.names[text] = n
 	}
@@ -118,7 +118,7 @@ func (m *memory) dropEnded() {
 		n := heap.Pop(&m.checks).(*name)
 		n.checked = time.Time{}
 		switch ends, end := n.Ends(); {
-		case !end || len(n.subscriptions) > 0: // the next request plans a check
+		case !end || len(n.subscribers) > 0: // the next request plans a check
 		case ends.Add(keptFor).After(now):
 			m.plan(n, now, ends.Add(keptFor))
 		default:
@@ -130,7 +130,7 @@ func (m *memory) dropEnded() {
 }
 
 // named returns the names with a prefix, in their order.
-func (m *memory) named(prefix string) (names []string) {
+func (m *memory) named(prefix string) (names []string, _ error) {
 	m.mu.Lock()
 	for text := range m.names {
 		if strings.HasPrefix(text, prefix) {
@@ -139,7 +139,7 @@ func (m *memory) named(prefix string) (names []string) {
 	}
 	m.mu.Unlock()
 	slices.Sort(names)
-	return names
+	return names, nil
 }
 
 func (m *memory) lose(text string) {

@@ -37,7 +37,7 @@ func BenchmarkPair(b *testing.B) {
 	b.Run("Redis in the process", pairs(func(b *testing.B) driver.Store { return locktest.Start(b).Store(b) }))
 	b.Run("memory, the store alone", func(b *testing.B) {
 		store := memstore.New()
-		take, free := driver.Hold{Name: "orders:42", Owner: "a:1", Count: 1, TTL: lock.DefaultTTL}, driver.Hold{Name: "orders:42", Owner: "a:1"}
+		take, free := driver.Hold{Name: "orders:42", Owner: "a:1", Count: 1, TTL: driver.DefaultTTL}, driver.Hold{Name: "orders:42", Owner: "a:1"}
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := store.Acquire(b.Context(), &take); err != nil {

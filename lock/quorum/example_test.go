@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -81,8 +82,8 @@ func ExampleStore_Supports() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	fmt.Println(store.Supports(lock.KindMutex))
-	fmt.Println(store.Supports(lock.KindFair))
+	fmt.Println(store.Supports(driver.KindMutex))
+	fmt.Println(store.Supports(driver.KindFair))
 	// Output:
 	// <nil>
 	// lock: the store does not keep locks of this kind: a quorum supports no fair lock: each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ

@@ -135,7 +135,7 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 		work.Go(func() {
 			for _, p := range plans {
 				time.Sleep(p.rest)
-				lease, err := l.Mutex("a").LockWithin(context.Background(), p.patience)
+				lease, err := l.Mutex("a").MaxWait(p.patience).Lock(context.Background())
 				if err != nil {
 					continue
 				}

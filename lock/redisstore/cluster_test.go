@@ -61,7 +61,7 @@ func TestClusterKeysAreInOneSlot(t *testing.T) {
 	l, other := locker(t, client, lock.Config{}), locker(t, client, lock.Config{})
 	for _, name := range []string{
 		"orders:42", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{b}", "{a}:{", "straße", " ", "{a{b}",
-		lock.EscapeName("a{b"), lock.EscapeName("}x"), strings.Repeat("x", lock.MaxName),
+		lock.EscapeName("a{b"), lock.EscapeName("}x"), strings.Repeat("x", driver.MaxName),
 	} {
 		lease := mustLock(t, l, name)
 		slot := cluster.Slot(t, name)

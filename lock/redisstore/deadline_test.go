@@ -399,7 +399,7 @@ func stallRequest(t *testing.T, format redisstore.Format, delay time.Duration, c
 	client := redis.NewClient(options)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	l := lockerOn(t, openWith(t, client, redisstore.Config{Format: format}), lock.Config{
-		TTL: lock.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout,
+		TTL: driver.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout,
 	})
 	require.NoError(t, mustLock(t, l, "warm up").Unlock(t.Context()))
 
@@ -443,7 +443,7 @@ func TestSlowRoundTripGetsTheLock(t *testing.T) {
 		}
 		work.Wait()
 		wire.set(redistest.Fault{Delay: 300 * time.Millisecond})
-		l := locker(t, client, lock.Config{TTL: lock.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout})
+		l := locker(t, client, lock.Config{TTL: driver.DefaultTTL, RequestTimeout: lock.DefaultRequestTimeout})
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		lease, err := l.Mutex("a").Lock(ctx)

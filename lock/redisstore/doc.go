@@ -99,7 +99,7 @@ package redisstore
 // PLANTED=22). A name without a folder, or in internal/, is of this package.
 // TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
 //
-// How scripts are put together: internal/lua/script.go, script.go.
+// How scripts are put together: internal/lua/script.go.
 // Tests: internal/lua/script_test.go, reply_test.go.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
@@ -121,21 +121,26 @@ package redisstore
 // Tests: internal/pubsub/conn_test.go, subscriber_test.go, cluster_test.go, mute_test.go.
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
-// The nodes of a cluster, and a start while one does not answer: nodes.go nodes.locate(),
-// nodes.masters(), pubsub.go Store.able().
+// The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
+// nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
 // Tests: mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163.
 //
-// How requests are sent: transport.go, background.go, batcher.go, shared.go,
-// internal/lua/shared.lua, pipeline.go, serverclock.go, internal/lua/deadline.lua.
-// Tests: batcher_test.go, shared_test.go, deadline_test.go.
+// How requests are sent: internal/transport/transport.go, internal/transport/call.go,
+// internal/transport/background.go, internal/transport/batcher.go,
+// internal/transport/shared.go, internal/lua/shared.lua, internal/transport/pipeline.go,
+// internal/transport/clock.go, internal/lua/deadline.lua.
+// Tests: internal/transport/shared_test.go, batcher_test.go, shared_test.go,
+// deadline_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
 //
-// Renewals on Redis: renewal.go, internal/lua/renew.lua.
+// Renewals on Redis: kind.go Store.Renew(), internal/transport/renewal.go,
+// internal/lua/renew.lua.
 // Tests: reply_test.go, faults_test.go.
 // Planted: 01, 02.
 //
-// What WAIT covers: replicas.go transport.runReplicated(), script.go script.granting.
+// What WAIT covers: internal/transport/replicas.go Transport.runReplicated(),
+// internal/transport/call.go Script.Granting.
 // Tests: failover_test.go.
 // Planted: 185.
 //

@@ -2,34 +2,36 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // The functions below are for other structures on the same server, such as delay queues.
 // They share the store's connections, its subscriber and its errors.
 
 // Script is a Lua script.
-type Script struct{ *script }
+type Script struct{ script *transport.Script }
 
 // NewScript makes a script from sources. Functions of a source are visible in the later
 // ones, and all sources see the functions decimal, integer and micros. A request that
 // reaches the server after its context's deadline, or after ten seconds without one,
 // changes nothing.
-func NewScript(sources ...string) Script { return Script{&script{text: lua.Timely(sources...)}} }
+func NewScript(sources ...string) Script {
+	return Script{&transport.Script{Text: lua.Timely(sources...)}}
+}
 
-// Run runs a script on the server that has the keys, and does not repeat it. A server
-// that does not know the script gets its source. Errors are of type *[ServerError].
+// Run runs a script on the server that has the keys, and does not repeat it. The keys are no
+// names of locks: [Config.Prefix] does not apply to them. A server that does not know the
+// script gets its source. Errors are of type *[ServerError].
 func (s *Store) Run(ctx context.Context, sc Script, keys []string, args ...any) (any, error) {
 	return s.transport.Run(ctx, newCall(sc.script, keysOf(keys), args...))
 }
 
-// keysOf returns the keys that a caller names. They are no names of locks: [Config.Prefix]
-// does not apply to them.
+// keysOf returns the keys that a caller names.
 func keysOf(texts []string) []key {
 	keys := make([]key, len(texts))
 	for i, text := range texts {
@@ -37,9 +39,6 @@ func keysOf(texts []string) []key {
 	}
 	return keys
 }
-
-// endless is the deadline of a request that never arrives late.
-var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.FormatInt(lua.MaxNumber, 10)}
 
 // Pipeline is a pipeline or a transaction of go-redis that its user executes.
 type Pipeline = redis.Pipeliner
@@ -49,8 +48,7 @@ type Pipeline = redis.Pipeliner
 // The script is sent with its source: a transaction cannot be repeated for a server that
 // does not know it. The run has no deadline, since the rest of the pipeline has none.
 func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args ...any) (result func() (reply any, err error)) {
-	c := newCall(sc.script, keysOf(keys), args...)
-	cmd := c.command(ctx, endless, true).Cmd // go-redis may repeat it as it repeats the rest
+	cmd := newCall(sc.script, keysOf(keys), args...).Command(ctx)
 	_ = pipe.Process(ctx, cmd)
 	return cmd.Result
 }
@@ -60,13 +58,13 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 // of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
 func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
-	return s.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
+	return s.messages.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
 // "publish", or in most clusters "spublish". In a cluster it asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
-	publish, err := s.publishing(ctx)
+	publish, err := s.messages.publishing(ctx)
 	if err == nil && publish != publishPlain {
 		publish = publishSharded
 	}
@@ -75,15 +73,12 @@ func (s *Store) PublishCommand(ctx context.Context) (string, error) {
 
 // NodeOf returns the address of the cluster's node that has a key. It returns "" outside a
 // cluster, and for a node that is not known.
-func (s *Store) NodeOf(text string) string { return s.nodes.of(key(text)) }
+func (s *Store) NodeOf(text string) string { return s.transport.NodeOf(text) }
 
 // Database returns the number of the store's database. Package quorum refuses nodes whose
 // numbers differ.
 func (s *Store) Database() int {
-	switch c := s.client.(type) {
-	case *redis.Client:
-		return c.Options().DB
-	case *redis.Ring:
+	if c, ok := s.client.(*redis.Client); ok {
 		return c.Options().DB
 	}
 	return 0 // a cluster has no other

@@ -468,7 +468,7 @@ func TestFairAmongClients(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, wire := startNetwork(t)
 				admin := server.Client(t)
-				victim := locker(t, wire.client(t), lock.Config{TTL: lock.DefaultTTL, RequestTimeout: time.Second})
+				victim := locker(t, wire.client(t), lock.Config{TTL: driver.DefaultTTL, RequestTimeout: time.Second})
 				lockers := []*lock.Locker{victim, server.Locker(t, lock.Config{}), server.Locker(t, lock.Config{})}
 				lease := mustLockFair(t, lockers[1])
 				const waiters = 30

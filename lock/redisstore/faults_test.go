@@ -514,7 +514,7 @@ func TestRefusals(t *testing.T) {
 				assert.Equal(t, test.passing, time.Since(begin) > 0, "it is repeated")
 				if test.passing {
 					time.AfterFunc(20*time.Second, func() { refused.over.Store(true) })
-					lease, err := l.Mutex("a").LockWithin(t.Context(), time.Minute)
+					lease, err := l.Mutex("a").MaxWait(time.Minute).Lock(t.Context())
 					require.NoError(t, err)
 					require.NoError(t, lease.Unlock(t.Context()))
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -234,10 +235,10 @@ func TestGrantToOneThatGaveUp(t *testing.T) {
 		var work sync.WaitGroup
 		var taken atomic.Int64
 		for i := range clients {
-			l := locker(t, wire.client(t), lock.Config{TTL: lock.DefaultTTL, Poll: time.Hour})
+			l := locker(t, wire.client(t), lock.Config{TTL: driver.DefaultTTL, Poll: time.Hour})
 			work.Go(func() {
 				for n := range rounds {
-					lease, err := l.Mutex("a").LockWithin(t.Context(), time.Duration(n%7*(i+1))*200*time.Microsecond)
+					lease, err := l.Mutex("a").MaxWait(time.Duration(n%7*(i+1)) * 200 * time.Microsecond).Lock(t.Context())
 					if err == nil {
 						taken.Add(1)
 						err = lease.Unlock(t.Context())

@@ -432,13 +432,13 @@ func TestListByManyStars(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	l := locker(t, server.Client(t), lock.Config{Poll: time.Hour})
-	mustLock(t, l, strings.Repeat("a", lock.MaxName))
+	mustLock(t, l, strings.Repeat("a", driver.MaxName))
 	for info, err := range l.List(t.Context(), strings.Repeat("a*", 250)+"b") {
 		t.Errorf("%v, %v", info, err)
 	}
 	_, err := server.Client(t).Ping(t.Context()).Result()
 	require.NoError(t, err)
-	for _, err := range l.List(t.Context(), strings.Repeat("*", lock.MaxName+1)) {
+	for _, err := range l.List(t.Context(), strings.Repeat("*", driver.MaxName+1)) {
 		require.ErrorAs(t, err, new(*lock.NameError))
 	}
 }

@@ -206,7 +206,7 @@ func TestSeveralPermitsAreOneLease(t *testing.T) {
 	available, err = p.Available(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, available)
-	for _, n := range []int64{-1, 0, lock.MaxSeveral + 1} {
+	for _, n := range []int64{-1, 0, driver.MaxSeveral + 1} {
 		_, err = p.Several(n).TryLock(t.Context())
 		require.ErrorAs(t, err, new(*lock.CountError), "%d", n)
 	}
@@ -274,19 +274,19 @@ func TestSeveralPermitsHaveIDsOfTheirOwn(t *testing.T) {
 	store := open(t, client)
 	for _, first := range []string{"00000000000000000000000000000001", "0123456789abcdef01234567fffffffe", "0123456789abcdef0123456700ffffff"} {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
-		require.NoError(t, client.Set(t.Context(), "seats", lock.MaxSeveral, 0).Err())
-		h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: first, Count: 1, TTL: time.Minute, Semaphore: driver.Semaphore{Permits: lock.MaxSeveral}}
+		require.NoError(t, client.Set(t.Context(), "seats", driver.MaxSeveral, 0).Err())
+		h := &driver.Hold{Kind: driver.KindPermit, Name: "seats", Owner: first, Count: 1, TTL: time.Minute, Semaphore: driver.Semaphore{Permits: driver.MaxSeveral}}
 		a, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.Equal(t, driver.Granted, a.Verdict)
-		assert.EqualValues(t, lock.MaxSeveral, client.ZCard(t.Context(), "{seats}:timeout").Val(), first)
+		assert.EqualValues(t, driver.MaxSeveral, client.ZCard(t.Context(), "{seats}:timeout").Val(), first)
 		again, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		assert.Equal(t, driver.Granted, again.Verdict, "what it has already")
 		held, err := store.Release(t.Context(), released(h))
 		require.NoError(t, err)
 		assert.True(t, held, first)
-		assert.EqualValues(t, lock.MaxSeveral, client.DecrBy(t.Context(), "seats", 0).Val(), first)
+		assert.EqualValues(t, driver.MaxSeveral, client.DecrBy(t.Context(), "seats", 0).Val(), first)
 	}
 }
 

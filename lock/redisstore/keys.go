@@ -57,12 +57,3 @@ const (
 
 // clientKey is the key of the record of a client.
 func clientKey(id string) key { return derive("leasewheel:client", key(id)) }
-
-// hashTag returns the part of a key that a cluster hashes.
-func hashTag(of key) string {
-	_, rest, _ := strings.Cut(string(of), "{")
-	if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
-		return tag
-	}
-	return string(of)
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 const (
@@ -34,10 +35,10 @@ const (
 // takes 5 s at most; a server that does not answer is asked twice.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		publish, err := s.publishing(ctx)
-		var servers []server
+		publish, err := s.messages.publishing(ctx)
+		var masters []*redis.Client
 		if err == nil {
-			servers, err = s.servers(ctx)
+			masters, err = s.transport.Masters(ctx)
 		}
 		if err != nil {
 			yield(driver.Info{}, err)
@@ -47,8 +48,8 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 		var end context.CancelFunc
 		l.ctx, end = context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(s.subscriber.Context(), end)() // Close waits for the readers
-		l.begin(servers)
+		defer context.AfterFunc(s.messages.Context(), end)() // Close waits for the readers
+		l.begin(masters)
 		l.yield(yield)
 	}
 }
@@ -62,52 +63,15 @@ type trace struct {
 	locks func(trace key) []key
 }
 
-// traces returns the traces of the locks of the store's format.
-func (s *Store) traces() []trace {
-	itself := trace{
-		keyType: "hash",
-		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
-		locks:   func(trace key) []key { return []key{trace} },
-	}
-	if s.config.Format == FormatPlain {
-		itself.keyType = "string"
-		return []trace{itself}
-	}
-	return []trace{itself, {
-		keyType: "zset",
-		pattern: func(string) string { return "*" + permitsSuffix },
-		locks:   permitsLocks,
-	}}
-}
-
-// server lists the keys of a master.
-type server struct {
-	client  redis.Cmdable
-	address string // "" outside a cluster
-}
-
-// servers returns the masters that keep the locks.
-func (s *Store) servers(ctx context.Context) ([]server, error) {
-	if s.cluster == nil {
-		return []server{{client: s.client}}, nil
-	}
-	masters, err := s.nodes.masters(ctx)
-	servers := make([]server, len(masters))
-	for i, master := range masters {
-		servers[i] = server{master, master.Options().Addr}
-	}
-	return servers, err
-}
-
 // lister is one run of a list.
 type lister struct {
 	store   *Store
 	ctx     context.Context // ends with the list
-	publish string          // see Store.publishing
+	publish string          // see messages.publishing
 	prefix  string
 	wanted  func(name string) bool
 	listed  chan listed // closed when every server has been read
-	mute    sync.Map    // see Store.identifyClients
+	mute    sync.Map    // see identifyClients
 }
 
 // listed is a lock, or an error.
@@ -117,16 +81,16 @@ type listed struct {
 }
 
 // begin reads each server in a goroutine of its own.
-func (l *lister) begin(servers []server) {
+func (l *lister) begin(masters []*redis.Client) {
 	var reading sync.WaitGroup
-	reading.Add(len(servers))
-	for _, at := range servers {
-		l.store.background.begin(func() {
+	reading.Add(len(masters))
+	for _, at := range masters {
+		l.store.transport.Go(func() {
 			defer reading.Done()
 			l.read(at)
 		})
 	}
-	l.store.background.begin(func() {
+	l.store.transport.Go(func() {
 		reading.Wait()
 		close(l.listed)
 	})
@@ -164,7 +128,7 @@ func (l *lister) yield(yield func(driver.Info, error) bool) {
 
 // interrupted returns why the list ended before its end, or nil.
 func (l *lister) interrupted() error {
-	if l.store.subscriber.Context().Err() != nil {
+	if l.store.messages.Context().Err() != nil {
 		return pubsub.ErrClosed
 	}
 	return fault.Classify(l.ctx.Err())
@@ -184,32 +148,35 @@ func (l *lister) send(one listed) bool {
 }
 
 // read lists one server's locks.
-func (l *lister) read(at server) {
-	for _, t := range l.store.traces() {
-		if err := l.scan(at, t); err != nil && (!l.send(listed{err: at.failure(err)}) || fault.Silent(err)) {
+func (l *lister) read(at *redis.Client) {
+	for _, k := range l.store.format.kinds {
+		if k.trace == nil {
+			continue
+		}
+		if err := l.scan(at, k.trace); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
 			return
 		}
 	}
 }
 
-// failure is the error of a list that lacks locks of the server.
-func (s server) failure(err error) error {
-	if s.address == "" {
+// failure is the error of a list that lacks locks of a server.
+func (l *lister) failure(at *redis.Client, err error) error {
+	if l.store.cluster == nil {
 		return err
 	}
-	return fmt.Errorf("redisstore: locks on %s may be missing: %w", s.address, err)
+	return fmt.Errorf("redisstore: locks on %s may be missing: %w", at.Options().Addr, err)
 }
 
 // scan lists one server's locks that leave a trace.
-func (l *lister) scan(at server, t trace) error {
+func (l *lister) scan(at *redis.Client, t *trace) error {
 	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
-		keys, next, err := at.client.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
+		keys, next, err := at.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
 		cancel()
 		if err != nil {
 			err = fault.Classify(err)
-			l.store.nodes.doubt(err)
+			l.store.transport.Doubt(err)
 			return err
 		}
 		if !l.page(at, l.choose(keys, t)) {
@@ -222,7 +189,7 @@ func (l *lister) scan(at server, t trace) error {
 }
 
 // choose returns the keys of the wanted locks that may have left the traces.
-func (l *lister) choose(traces []string, t trace) (locks []key) {
+func (l *lister) choose(traces []string, t *trace) (locks []key) {
 	for _, trace := range traces {
 		for _, at := range t.locks(key(trace)) {
 			name, ok := l.store.names.name(at)
@@ -235,43 +202,39 @@ func (l *lister) choose(traces []string, t trace) (locks []key) {
 }
 
 // page lists the held locks among those at some keys. It reports whether to continue.
-func (l *lister) page(at server, locks []key) bool {
+func (l *lister) page(at *redis.Client, locks []key) bool {
 	for len(locks) > 0 {
 		batch := locks[:min(len(locks), detailBatch)]
 		locks = locks[len(batch):]
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
-		infos, err := l.store.inspectAll(bounded, batch, l.publish)
+		infos, err := l.inspect(bounded, batch)
 		cancel()
-		l.store.identifyClients(l.ctx, infos, &l.mute)
+		identifyClients(l.ctx, l.store, infos, &l.mute)
 		for _, info := range infos {
 			if !l.send(listed{info: *info}) {
 				return false
 			}
 		}
-		if err != nil && !l.send(listed{err: at.failure(err)}) {
+		if err != nil && !l.send(listed{err: l.failure(at, err)}) {
 			return false
 		}
 	}
 	return true
 }
 
-// inspectAll reads locks in one pipeline. It returns the held ones, and the first error.
-func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (infos []*driver.Info, failure error) {
-	calls := make([]*call, len(locks))
+// inspect reads locks in one pipeline. It returns the held ones, and the first error.
+func (l *lister) inspect(ctx context.Context, locks []key) (infos []*driver.Info, failure error) {
+	calls := make([]*transport.Call, len(locks))
 	for i, at := range locks {
-		if s.config.Format == FormatPlain {
-			calls[i] = plainCall(at, "", true)
-		} else {
-			calls[i] = s.inspectCall(at, driver.KindMutex, publish, false)
-		}
+		calls[i] = l.store.format.inspect(request{store: l.store, at: at, publish: l.publish}, &mutex, false)
 	}
 	var refused []key // for the reason refusal
 	var refusal error
-	for i, reply := range s.transport.RunAll(ctx, calls) {
+	for i, reply := range l.store.transport.RunAll(ctx, calls) {
 		err, failed := reply.(error)
 		var info driver.Info
 		if !failed {
-			name, _ := s.names.name(locks[i])
+			name, _ := l.store.names.name(locks[i])
 			info, err = describe(name, reply)
 		}
 		switch {
@@ -283,7 +246,7 @@ func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (in
 			infos = append(infos, &info)
 		}
 	}
-	if failure == nil && !s.hidden(ctx, refused) {
+	if failure == nil && !hidden(ctx, l.store.client, refused) {
 		failure = refusal
 	}
 	return infos, failure
@@ -299,11 +262,11 @@ func keyRefused(err error) bool {
 // hidden reports whether this user may access none of the locks' keys. SCAN returns all
 // keys, so one without access is no failure. It is a failure if the user may access a lock's
 // key but not another one of the lock.
-func (s *Store) hidden(ctx context.Context, locks []key) bool {
+func hidden(ctx context.Context, client redis.UniversalClient, locks []key) bool {
 	if len(locks) == 0 {
 		return true
 	}
-	pipe := s.client.Pipeline()
+	pipe := client.Pipeline()
 	for _, at := range locks {
 		pipe.Exists(ctx, string(at))
 	}

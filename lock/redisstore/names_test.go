@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // keyFunctions are the functions that derive keys and channels from a lock's key, each
@@ -70,7 +71,7 @@ func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 		return strings.Join(rapid.SliceOfN(part, 1, 6).Draw(t, "parts"), "")
 	}).Filter(func(name string) bool {
 		// A name that ends in the id of a client of ours was made for that client.
-		return lock.ValidateName(name) == nil && !strings.Contains(name, aClient)
+		return driver.ValidateName(name) == nil && !strings.Contains(name, aClient)
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		one, other := accepted.Draw(t, "one"), accepted.Draw(t, "other")
@@ -78,7 +79,7 @@ func TestAcceptedNamesShareNoKeyAndNoChannel(t *testing.T) {
 		if rapid.Bool().Draw(t, "derived") {
 			derived := string(keyFunctions[rapid.SampledFrom(keyFunctionNames()).Draw(t, "by")](key(one)))
 			for _, name := range []string{derived, "{" + one + "}", strings.TrimSuffix(derived, ":"+aClient+":7")} {
-				if lock.ValidateName(name) == nil && !strings.Contains(name, aClient) {
+				if driver.ValidateName(name) == nil && !strings.Contains(name, aClient) {
 					other = name
 				}
 			}
@@ -122,9 +123,9 @@ func TestNamesThatShareKeysAreRefused(t *testing.T) {
 		"a latch's":      string(latchChannel("a latch's")),
 		"{tagged}:latch": string(latchChannel("{tagged}:latch")),
 	} {
-		require.NoError(t, lock.ValidateName(one))
+		require.NoError(t, driver.ValidateName(one))
 		var refused *lock.NameError
-		assert.ErrorAs(t, lock.ValidateName(other), &refused, "%q beside %q", other, one)
+		assert.ErrorAs(t, driver.ValidateName(other), &refused, "%q beside %q", other, one)
 	}
 }
 

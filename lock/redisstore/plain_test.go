@@ -87,7 +87,7 @@ func TestPlainRefusesOtherKinds(t *testing.T) {
 	for kind, err := range map[driver.Kind]error{
 		driver.KindFair:      failure(l.Fair("a").Lock(t.Context())),
 		driver.KindRead:      failure(l.ReadWrite("a").Read().TryLock(t.Context())),
-		driver.KindWrite:     failure(l.ReadWrite("a").Write().LockWithin(t.Context(), time.Minute)),
+		driver.KindWrite:     failure(l.ReadWrite("a").Write().MaxWait(time.Minute).Lock(t.Context())),
 		driver.KindSemaphore: l.Semaphore("a").Acquire(t.Context(), 1),
 	} {
 		require.ErrorIs(t, err, driver.ErrUnsupported, kind)

@@ -439,9 +439,9 @@ func TestWaitsForForeignValues(t *testing.T) {
 		server := locktest.Start(t)
 		require.NoError(t, server.Client(t).Set(t.Context(), "a", "opLock token", 0).Err())
 		l := server.Locker(t, lock.Config{})
-		_, err := l.Permits("a").One().LockWithin(t.Context(), time.Minute)
+		_, err := l.Permits("a").One().MaxWait(time.Minute).Lock(t.Context())
 		require.ErrorIs(t, err, driver.ErrForeign)
-		require.ErrorIs(t, l.Semaphore("a").AcquireWithin(t.Context(), 1, time.Minute), driver.ErrForeign)
+		require.ErrorIs(t, l.Semaphore("a").MaxWait(time.Minute).Acquire(t.Context(), 1), driver.ErrForeign)
 	})
 }
 

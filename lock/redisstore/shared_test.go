@@ -490,26 +490,6 @@ func TestUnboundedRequestsShareNoRun(t *testing.T) {
 	assert.EqualValues(t, 5, runs(t, admin, func() { together(t, store, admin, requests) }))
 }
 
-// A server that has refused a shared run gets the next one after a minute.
-func TestSharedRunsComeBack(t *testing.T) {
-	t.Parallel()
-	server, admin := startServer(t)
-	store := open(t, server.Client(t))
-	learnScripts(t, store)
-	for _, test := range []struct {
-		ago time.Duration
-		own bool
-	}{{0, true}, {time.Second, true}, {time.Minute, false}} {
-		store.RefuseShared(time.Now().Add(-test.ago))
-		var holds []*driver.Hold
-		for n := range 5 {
-			holds = append(holds, mutexOf(fmt.Sprintf("%v lock %d", test.ago, n), n))
-		}
-		got := runs(t, admin, func() { require.Empty(t, inOneBatch(t, store, admin, true, holds, nil).errs) })
-		assert.Equal(t, test.own, got == 5, "%d runs %v after a refusal", got, test.ago)
-	}
-}
-
 // A grant that fails halfway, by a right that the user lacks, leaves its lock to no other
 // owner of the same run.
 func TestHalfAGrantIsNotFree(t *testing.T) {

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
-// DefaultFenceTTL is the default of [Config.FenceTTL].
-const DefaultFenceTTL = time.Minute
+const (
+	// DefaultFenceTTL is the default of [Config.FenceTTL].
+	DefaultFenceTTL = time.Minute
+	// DefaultReplicaTimeout is how long a grant waits for its replicas.
+	DefaultReplicaTimeout = 100 * time.Millisecond
+)
 
 // Config configures a [Store]. Its zero value is ready to use.
 type Config struct {
@@ -87,15 +89,14 @@ type Store struct {
 	client      redis.UniversalClient
 	cluster     *redis.ClusterClient // the client, if it is of a cluster; else nil
 	config      Config
+	format      *format
 	names       mapping
 	owned       bool // Close closes the client too
-	subscriber  *pubsub.Subscriber
-	background  *background
-	nodes       *nodes
-	transport   *transport
-	seed        maphash.Seed           // of the secrets in messages
-	pageTimeout time.Duration          // see pageTimeout; tests lengthen it
-	publish     atomic.Pointer[string] // the command that publishes releases, once known
+	transport   *transport.Transport
+	messages    *messages
+	secrets     secrets
+	fenceMillis int64         // the life of a fencing counter as scripts take it
+	pageTimeout time.Duration // see pageTimeout; tests lengthen it
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -122,8 +123,11 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.ReplicaTimeout == 0 {
 		c.ReplicaTimeout = DefaultReplicaTimeout
 	}
-	if err := c.validateReplicas(); err != nil {
-		return nil, err
+	switch {
+	case c.Replicas < 0:
+		return nil, fmt.Errorf("redisstore: Replicas %d is negative; accepted are 0 for not waiting, and more", c.Replicas)
+	case c.ReplicaTimeout < time.Millisecond:
+		return nil, fmt.Errorf("redisstore: ReplicaTimeout %v is too short; accepted are 1ms and more, 0 for %v", c.ReplicaTimeout, DefaultReplicaTimeout)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -132,41 +136,38 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
-	s.cluster, _ = client.(*redis.ClusterClient)
-	s.background = new(background)
-	s.nodes = &nodes{cluster: s.cluster, background: s.background}
-	s.transport = &transport{
-		client: client, nodes: s.nodes, background: s.background, batchers: make(map[string]*batcher),
-		replicas: c.Replicas, replicaTimeout: c.ReplicaTimeout,
+	s := &Store{
+		client: client, config: c, format: &formats[c.Format], names: names, secrets: secrets{maphash.MakeSeed()},
+		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout,
 	}
-	s.subscriber = pubsub.New(s.node, s.nodes.doubt)
+	s.cluster, _ = client.(*redis.ClusterClient)
+	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
+	s.messages = newMessages(client, c.PubSub, s.transport)
 	return s, nil
 }
 
 // Ping checks that the server, or a master of the cluster, answers and accepts this client.
 func (s *Store) Ping(ctx context.Context) error {
-	if s.cluster != nil {
-		return s.nodes.anyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
-	}
-	return fault.Classify(s.client.Ping(ctx).Err())
+	return s.transport.AnyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
 }
 
 // Close ends the store's subscriptions, and the client if [Open] made it. It waits for the
 // batches in flight, which end by the deadlines of their requests, and for a subscription
 // connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
-	s.subscriber.Close()
-	s.background.close()
+	s.messages.Close()
+	s.transport.Close()
 	if s.owned {
 		return s.client.Close()
 	}
 	return nil
 }
 
+var announce = transport.File("announce.lua")
+
 // Announce records the identity of c, for people who look at the server.
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	_, err := s.run(ctx, announce, []key{clientKey(c.ID)},
-		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label)
+	_, err := s.transport.Run(ctx, newCall(announce, []key{clientKey(c.ID)},
+		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label))
 	return err
 }

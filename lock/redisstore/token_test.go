@@ -57,7 +57,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					older, err := admin.Get(t.Context(), counterOfA).Result()
 					if err == nil {
 						h := mutexOf("a", i+10_000)
-						h.Queue.Reserve = random.Int64N(lock.MaxPasses)
+						h.Queue.Reserve = random.Int64N(driver.MaxPasses)
 						a, err := store.Acquire(t.Context(), h)
 						require.NoError(t, err)
 						require.Greater(t, a.Token, last)
@@ -73,7 +73,7 @@ func TestTokensGrowAcrossLossOfData(t *testing.T) {
 					require.Eventually(t, func() bool { return admin.Ping(t.Context()).Err() == nil }, time.Minute, 5*time.Millisecond)
 				}
 				h := mutexOf("a", i)
-				h.Queue.Reserve = []int64{0, 1, 1000, 100_000, lock.MaxPasses, random.Int64N(lock.MaxPasses)}[random.IntN(6)]
+				h.Queue.Reserve = []int64{0, 1, 1000, 100_000, driver.MaxPasses, random.Int64N(driver.MaxPasses)}[random.IntN(6)]
 				var a driver.Answer
 				var err error
 				require.Eventually(t, func() bool {

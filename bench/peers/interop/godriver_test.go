@@ -262,7 +262,7 @@ func (c *goClient) acquire(ctx context.Context, kind, name string, wait, lease t
 	if wait < 0 {
 		l, err = m.Lock(ctx)
 	} else {
-		l, err = m.LockWithin(ctx, wait)
+		l, err = m.MaxWait(wait).Lock(ctx)
 	}
 	if errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrForeign) {
 		return nil, 0, nil
@@ -288,7 +288,7 @@ func (c *goClient) multi(ctx context.Context, names string, wait, lease time.Dur
 	if wait < 0 {
 		l, err = lock.All(members...).Lock(ctx)
 	} else {
-		l, err = lock.All(members...).LockWithin(ctx, wait)
+		l, err = lock.All(members...).MaxWait(wait).Lock(ctx)
 	}
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return nil, 0, nil
@@ -479,7 +479,7 @@ func (c *goClient) permit(ctx context.Context, p *lock.Mutex, wait, lease time.D
 	if wait < 0 {
 		l, err = p.Lock(ctx)
 	} else {
-		l, err = p.LockWithin(ctx, wait)
+		l, err = p.MaxWait(wait).Lock(ctx)
 	}
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return nil, nil //nolint:nilnil // no permit is no error here
@@ -514,7 +514,7 @@ func (c *goClient) count(ctx context.Context, verb string, a []string) (any, err
 		if number(2) < 0 {
 			return acquired(s.Acquire(ctx, number(1)))
 		}
-		return acquired(s.AcquireWithin(ctx, number(1), milliseconds(a[2])))
+		return acquired(s.MaxWait(milliseconds(a[2])).Acquire(ctx, number(1)))
 	case "semaphore.release":
 		return "", s.Release(ctx, number(1))
 	case "semaphore.add":

@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/bench/contention"
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // directed is a floor for hand-overs between clients: a release grants the lock to the first
@@ -169,7 +170,7 @@ func openGrouped(address string) (contention.Locks, error) {
 	closing := closeFunc(func() { close(requests); <-ended; client.Close() })
 	return acquirer{Closer: closing, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		value := rand.Text()
-		if err := do(func(p redis.Pipeliner) redis.Cmder { return p.SetNX(ctx, name, value, lock.DefaultTTL) }); err != nil {
+		if err := do(func(p redis.Pipeliner) redis.Cmder { return p.SetNX(ctx, name, value, driver.DefaultTTL) }); err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) error {
@@ -195,7 +196,7 @@ func openAutopipelined(address string) (contention.Locks, error) {
 	}
 	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		value := rand.Text()
-		if err := pipeline.SetNX(ctx, name, value, lock.DefaultTTL).Err(); err != nil {
+		if err := pipeline.SetNX(ctx, name, value, driver.DefaultTTL).Err(); err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) error {

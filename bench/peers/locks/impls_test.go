@@ -13,12 +13,14 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/leasewheel/leasewheel/bench/contention"
-	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/leasewheel/leasewheel/bench/contention"
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // An impl opens locks on the server at an address. Those with "-tuned" in their names are set
@@ -41,7 +43,7 @@ var impls = []impl{
 		return openLeasewheelFormat(address, redisstore.FormatPlain, contention.Leasewheel{})
 	}},
 	{name: "leasewheel-passing", open: func(address string) (contention.Locks, error) {
-		return openLeasewheel(address, contention.Leasewheel{Options: lock.Options{Passes: lock.MaxPasses}})
+		return openLeasewheel(address, contention.Leasewheel{Options: lock.Options{Passes: driver.MaxPasses}})
 	}},
 	{name: "leasewheel-fair", open: func(address string) (contention.Locks, error) {
 		return openLeasewheel(address, contention.Leasewheel{Fair: true})
@@ -187,7 +189,7 @@ func openRedislock(address string, delay time.Duration) contention.Locks {
 	locks := redislock.New(client)
 	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
-			l, err := locks.Obtain(ctx, name, lock.DefaultTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(delay)})
+			l, err := locks.Obtain(ctx, name, driver.DefaultTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(delay)})
 			switch {
 			case err == nil:
 				return l.Release, nil

@@ -50,7 +50,7 @@ func (b *bench) waiting(name, owner string) *driver.Hold { return b.waitingFor(n
 // given time, with a mutex as long as the owner is subscribed.
 func (b *bench) waitingFor(name, owner string, kept time.Duration) *driver.Hold {
 	h := b.hold(name, owner)
-	if b.kind == lock.KindMutex {
+	if b.kind == driver.KindMutex {
 		h.Queue.Subscribed = true
 	} else {
 		h.Queue.Keep = kept
@@ -413,7 +413,7 @@ func givesUpPlacesInTime(b *bench) {
 			if i%2 == 0 {
 				_, err = b.mutex(theirs, "a").Lock(ctx)
 			} else {
-				_, err = b.mutex(theirs, "a").LockWithin(b.Context(), 100*time.Millisecond)
+				_, err = b.mutex(theirs, "a").MaxWait(100 * time.Millisecond).Lock(b.Context())
 			}
 			if err == nil {
 				b.Error("acquired what another holds")

@@ -45,7 +45,7 @@ func inspecting(f func(*bench)) func(*bench) {
 	}
 }
 
-func (b *bench) inspect(l *lock.Locker, name string) lock.Info {
+func (b *bench) inspect(l *lock.Locker, name string) driver.Info {
 	b.Helper()
 	info, err := l.Inspect(b.Context(), b.name(name))
 	if err != nil {
@@ -98,7 +98,7 @@ func reportsHolders(b *bench) {
 	switch {
 	case !info.Held() || info.HolderCount != 1 || len(info.Holders) != 1:
 		b.Fatalf("one holds it, got %+v", info)
-	case info.Kind != lock.KindMutex || info.Foreign != "" || info.WaiterCount != 0 || info.Token != lease.Token():
+	case info.Kind != driver.KindMutex || info.Foreign != "" || info.WaiterCount != 0 || info.Token != lease.Token():
 		b.Errorf("got %+v, want a mutex with token %d and without waiters", info, lease.Token())
 	case info.TTL <= 50*time.Second || info.TTL > time.Minute:
 		b.Errorf("a lease of a minute has %v left", info.TTL)
@@ -284,17 +284,17 @@ func forcesEachKindOpen(b *bench) {
 	rescuer := b.locker(lock.Config{})
 	type take func(context.Context) (*lock.Lease, error)
 	for _, kind := range []struct {
-		kind          lock.Kind
+		kind          driver.Kind
 		name          string
 		holders, next []take
 	}{
-		{lock.KindFair, "fair", []take{victim.Fair(b.name("fair")).Lock}, []take{waiting.Fair(b.name("fair")).Lock}},
+		{driver.KindFair, "fair", []take{victim.Fair(b.name("fair")).Lock}, []take{waiting.Fair(b.name("fair")).Lock}},
 		{
-			lock.KindRead, "read", []take{victim.ReadWrite(b.name("read")).Read().Lock, victim.ReadWrite(b.name("read")).Read().Lock},
+			driver.KindRead, "read", []take{victim.ReadWrite(b.name("read")).Read().Lock, victim.ReadWrite(b.name("read")).Read().Lock},
 			[]take{waiting.ReadWrite(b.name("read")).Write().Lock},
 		},
 		{
-			lock.KindWrite, "write", []take{victim.ReadWrite(b.name("write")).Write().Lock},
+			driver.KindWrite, "write", []take{victim.ReadWrite(b.name("write")).Write().Lock},
 			[]take{waiting.ReadWrite(b.name("write")).Read().Lock, b.locker(lock.Config{Poll: time.Hour}).ReadWrite(b.name("write")).Read().Lock},
 		},
 	} {
@@ -324,7 +324,7 @@ func forcesEachKindOpen(b *bench) {
 		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) {
 			b.Errorf("of the %v got %+v", kind.kind, info)
 		}
-		if kind.kind == lock.KindFair && (info.WaiterCount != 1 || len(info.Waiters) != 1 || info.Waiters[0].Client.ID != waiting.ClientID()) {
+		if kind.kind == driver.KindFair && (info.WaiterCount != 1 || len(info.Waiters) != 1 || info.Waiters[0].Client.ID != waiting.ClientID()) {
 			b.Errorf("of the queue got %+v", info.Waiters)
 		}
 		begin := time.Now()
@@ -372,9 +372,9 @@ func looksNoMoreOnceClosed(b *bench) {
 }
 
 // inspection is a handle's Inspect.
-type inspection func(context.Context) (lock.Info, error)
+type inspection func(context.Context) (driver.Info, error)
 
-func (b *bench) ask(inspect inspection) lock.Info {
+func (b *bench) ask(inspect inspection) driver.Info {
 	b.Helper()
 	info, err := inspect(b.Context())
 	if err != nil {
@@ -394,7 +394,7 @@ func (b *bench) awaited(inspect inspection) {
 }
 
 // counted checks the info of a name that has a count.
-func (b *bench) counted(info lock.Info, kind lock.Kind, count, holders int64) {
+func (b *bench) counted(info driver.Info, kind driver.Kind, count, holders int64) {
 	b.Helper()
 	if info.Kind != kind || !info.Counted || info.Count != count || info.HolderCount != holders ||
 		int64(len(info.Holders)) != holders || info.Foreign != "" {
@@ -403,7 +403,7 @@ func (b *bench) counted(info lock.Info, kind lock.Kind, count, holders int64) {
 }
 
 // foreign checks the info of a name that has a value of another kind.
-func (b *bench) foreign(info lock.Info) {
+func (b *bench) foreign(info driver.Info) {
 	b.Helper()
 	if info.Foreign == "" || info.Held() {
 		b.Errorf("the name has a foreign value, got %+v", info)
@@ -422,7 +422,7 @@ func reportsASemaphoresCount(b *bench) {
 	if err := s.Acquire(b.Context(), 2); err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
 	served := make(chan error, 1)
 	go func() { served <- b.locker(lock.Config{}).Semaphore(b.name("a")).Acquire(b.Context(), 2) }()
 	b.awaited(s.Inspect)
@@ -432,7 +432,7 @@ func reportsASemaphoresCount(b *bench) {
 	if err := <-served; err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
 
 	// An inspection without the kind finds a number, which is no lock.
 	if info := b.inspect(l, "a"); info.Foreign == "" || !info.Counted || info.Count != 1 {
@@ -442,7 +442,7 @@ func reportsASemaphoresCount(b *bench) {
 	if info, err := l.ForceRelease(b.Context(), b.name("a")); err != nil || info.Held() || info.Foreign == "" {
 		b.Errorf("a semaphore was forced: %+v, %v", info, err)
 	}
-	b.counted(b.ask(s.Inspect), lock.KindSemaphore, 1, 0)
+	b.counted(b.ask(s.Inspect), driver.KindSemaphore, 1, 0)
 
 	b.unlockAtEnd(b.lock(l, "mutex"))
 	b.foreign(b.ask(l.Semaphore(b.name("mutex")).Inspect))
@@ -456,21 +456,21 @@ func reportsPermitsInUse(b *bench) {
 	if _, err := p.TrySetPermits(b.Context(), 2); err != nil {
 		b.Fatal(err)
 	}
-	b.counted(b.ask(p.Inspect), lock.KindPermit, 2, 0)
+	b.counted(b.ask(p.Inspect), driver.KindPermit, 2, 0)
 	b.lists(l, "*")
 	lease, err := p.One().Lock(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	info := b.ask(p.Inspect)
-	b.counted(info, lock.KindPermit, 1, 1)
+	b.counted(info, driver.KindPermit, 1, 1)
 	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || h.Client.ID != "" {
 		b.Errorf("of permit %s got %+v", lease.Owner(), h)
 	}
 	if info.TTL <= 50*time.Second || info.TTL > time.Minute || info.Token != lease.Token() {
 		b.Errorf("got %+v, want the rest of a minute and token %d", info, lease.Token())
 	}
-	b.counted(b.inspect(l, "a"), lock.KindPermit, 1, 1) // without the kind
+	b.counted(b.inspect(l, "a"), driver.KindPermit, 1, 1) // without the kind
 	b.lists(l, "*", "a")
 
 	// An expired permit comes back, even before another request for it.
@@ -479,13 +479,13 @@ func reportsPermitsInUse(b *bench) {
 		b.Fatal(err)
 	}
 	if info := b.ask(p.Inspect); brief.Valid() {
-		b.counted(info, lock.KindPermit, 0, 2)
+		b.counted(info, driver.KindPermit, 0, 2)
 	}
 	time.Sleep(time.Until(brief.Until()))
 	for deadline := time.Now().Add(soon); b.ask(p.Inspect).Count == 0 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.counted(b.ask(p.Inspect), lock.KindPermit, 1, 1)
+	b.counted(b.ask(p.Inspect), driver.KindPermit, 1, 1)
 
 	second, err := p.One().Lock(b.Context())
 	if err != nil {
@@ -506,7 +506,7 @@ func reportsPermitsInUse(b *bench) {
 	b.unlock(lease)
 	b.unlock(<-served)
 	b.unlock(second)
-	b.counted(b.ask(p.Inspect), lock.KindPermit, 2, 0)
+	b.counted(b.ask(p.Inspect), driver.KindPermit, 2, 0)
 	b.lists(l, "*")
 }
 
@@ -522,7 +522,7 @@ func reportsALatchsCount(b *bench) {
 	opened := make(chan error, 1)
 	go func() { opened <- b.locker(lock.Config{}).Latch(b.name("a")).Wait(b.Context()) }()
 	b.awaited(latch.Inspect)
-	b.counted(b.ask(latch.Inspect), lock.KindLatch, 2, 0)
+	b.counted(b.ask(latch.Inspect), driver.KindLatch, 2, 0)
 	for range 2 {
 		if err := latch.CountDown(b.Context()); err != nil {
 			b.Fatal(err)

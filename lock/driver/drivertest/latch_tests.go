@@ -224,7 +224,7 @@ func latchLimitsTheWait(b *bench) {
 
 func latchRefusesWrongCounts(b *bench) {
 	l := b.locker(lock.Config{})
-	for _, n := range []int64{0, -1, lock.MaxCount + 1} {
+	for _, n := range []int64{0, -1, driver.MaxCount + 1} {
 		var wrong *lock.CountError
 		if _, err := l.Latch(b.name("a")).TrySetCount(b.Context(), n); !errors.As(err, &wrong) || wrong.Count != n {
 			b.Errorf("setting the count %d: %v", n, err)

@@ -279,7 +279,7 @@ func leavesNoneWhenCancelled(b *bench) {
 			return err
 		},
 		func(ctx context.Context) error {
-			_, err := b.all(mine, "c", "b", "a").LockWithin(ctx, hour)
+			_, err := b.all(mine, "c", "b", "a").MaxWait(hour).Lock(ctx)
 			return err
 		},
 		func(ctx context.Context) error {
@@ -298,7 +298,7 @@ func leavesNoneWhenCancelled(b *bench) {
 			b.Errorf("cancelled, it returns %v", err)
 		}
 		for _, name := range []string{"a", "b"} { // requests that were under way are released in the background
-			free, err := b.mutex(theirs, name).LockWithin(b.Context(), soon)
+			free, err := b.mutex(theirs, name).MaxWait(soon).Lock(b.Context())
 			if err != nil {
 				b.Fatalf("%q is left behind: %v", name, err)
 			}
@@ -307,8 +307,8 @@ func leavesNoneWhenCancelled(b *bench) {
 	}
 	begin := time.Now()
 	const wait = 200 * time.Millisecond
-	if _, err := b.all(mine, "c", "b", "a").LockWithin(b.Context(), wait); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("LockWithin returns %v", err)
+	if _, err := b.all(mine, "c", "b", "a").MaxWait(wait).Lock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("Lock returns %v", err)
 	}
 	if waited := time.Since(begin); waited < wait || waited > wait+time.Second+b.late() {
 		b.Errorf("waited %v instead of %v", waited, wait)

@@ -50,11 +50,11 @@ var mutexTests = []test{
 // mutex returns a handle of the tested kind.
 func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
 	switch b.kind {
-	case lock.KindFair:
+	case driver.KindFair:
 		return l.Fair(b.name(name))
-	case lock.KindRead:
+	case driver.KindRead:
 		return l.ReadWrite(b.name(name)).Read()
-	case lock.KindWrite:
+	case driver.KindWrite:
 		return l.ReadWrite(b.name(name)).Write()
 	default:
 		return l.Mutex(b.name(name))
@@ -125,7 +125,7 @@ func (b *bench) isTaken(l *lock.Locker, name string) {
 
 func (b *bench) isFree(l *lock.Locker, name string) {
 	b.Helper()
-	if b.kind == lock.KindFair {
+	if b.kind == driver.KindFair {
 		b.becomesFree(l, name)
 		return
 	}
@@ -199,10 +199,10 @@ func excludesOthers(b *bench) {
 func isLinearizable(b *bench) {
 	try := func(m *lock.Mutex) (*lock.Lease, error) { return m.TryLock(b.Context()) }
 	wait := func(m *lock.Mutex) (*lock.Lease, error) { return m.Lock(b.Context()) }
-	within := func(m *lock.Mutex) (*lock.Lease, error) { return m.LockWithin(b.Context(), 5*time.Millisecond) }
+	within := func(m *lock.Mutex) (*lock.Lease, error) { return m.MaxWait(5 * time.Millisecond).Lock(b.Context()) }
 	// A refusal needs a holder, except by a store that refuses because of others that wait
 	// or ask. Such a store's refusals are never checked, and the second history is enough.
-	if b.kind != lock.KindFair && !b.suite.Split {
+	if b.kind != driver.KindFair && !b.suite.Split {
 		b.recordHistory(newHistory(false), try, wait)
 	}
 	// A waiter that gives up may leave a grant, which is released soon. Meanwhile others
@@ -330,8 +330,8 @@ func limitsTheWait(b *bench) {
 		wait func(context.Context) error
 		also error
 	}{
-		{"LockWithin", func(ctx context.Context) error {
-			_, err := b.mutex(theirs, "a").LockWithin(ctx, wait)
+		{"MaxWait", func(ctx context.Context) error {
+			_, err := b.mutex(theirs, "a").MaxWait(wait).Lock(ctx)
 			return err
 		}, nil},
 		{"Lock with a deadline", func(ctx context.Context) error {
@@ -362,7 +362,7 @@ func limitsTheWait(b *bench) {
 	b.unlock(lease)
 	// None of them has left anything. A grant that arrived while the last one left is
 	// released.
-	again, err := b.mutex(mine, "a").LockWithin(b.Context(), time.Second+b.late())
+	again, err := b.mutex(mine, "a").MaxWait(time.Second + b.late()).Lock(b.Context())
 	if err != nil {
 		b.Fatalf("after waiters have given up: %v", err)
 	}
@@ -388,7 +388,7 @@ func servesItsOwnWaitersInOrder(b *bench) {
 		// The waiters of a fair lock are in the order of their places in the store, which
 		// the first refusal gives. Those of a mutex are in that of the process.
 		awaitThat(b, "it waits", func() bool {
-			return l.Stats().Waiting == i+1 && (b.kind != lock.KindFair || store.refused() == i+1)
+			return l.Stats().Waiting == i+1 && (b.kind != driver.KindFair || store.refused() == i+1)
 		})
 	}
 	b.unlock(lease)
@@ -657,7 +657,7 @@ func endsAHoldAtItsLimit(b *bench) {
 // poll.
 func keepsALockForItsMinHold(b *bench) {
 	const minHold, poll = 2 * ttl, ttl / 4
-	leaseTTL := lock.DefaultTTL // a busy machine must not lose the lease
+	leaseTTL := driver.DefaultTTL // a busy machine must not lose the lease
 	if b.suite.Bubble {
 		leaseTTL = ttl / 2 // MinHold outlasts it
 	}

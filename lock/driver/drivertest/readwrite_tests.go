@@ -55,12 +55,12 @@ var readWriteTests = []test{
 
 // reading returns the request that sets a reader's holds to count.
 func (b *bench) reading(name, owner string, count int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // writing returns the request that sets a writer's holds to count.
 func (b *bench) writing(name, owner string, count int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
 }
 
 // lasting returns the request with another TTL.
@@ -261,7 +261,7 @@ func readsAfterItsOwnWrite(b *bench) {
 
 func renewsEachKindByItself(b *bench) {
 	s := b.store()
-	mutex := &driver.Hold{Kind: lock.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
+	mutex := &driver.Hold{Kind: driver.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
 	twice := b.reading("read", "me:2", 2)
 	holds := []*driver.Hold{
 		mutex, b.reading("read", "me:1", 1), b.writing("write", "me:1", 1), twice, b.writing("both", "me:1", 1),
@@ -570,7 +570,7 @@ func downgradesPastWaitingReaders(b *bench) {
 func refusesToUpgrade(b *bench) {
 	l := b.locker(lock.Config{})
 	upgrade := func(ctx context.Context) error {
-		lease, err := l.ReadWrite(b.name("a")).Write().LockWithin(context.WithoutCancel(ctx), ttl)
+		lease, err := l.ReadWrite(b.name("a")).Write().MaxWait(ttl).Lock(context.WithoutCancel(ctx))
 		if err == nil {
 			b.unlock(lease)
 		}

@@ -72,7 +72,7 @@ var permitTests = []test{
 
 // permits returns the request of an owner for permits of a semaphore.
 func (b *bench) permits(name, owner string, n int64) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
+	return &driver.Hold{Kind: driver.KindSemaphore, Name: b.name(name), Owner: owner, Count: 1, TTL: ttl, Semaphore: driver.Semaphore{Permits: n}}
 }
 
 // back returns the release of another request.
@@ -267,7 +267,7 @@ func takesAllOrNothing(b *bench) {
 	if !errors.As(err, &refused) || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrForeign) {
 		b.Fatalf("acquiring 4 permits of 3: %v", err)
 	}
-	if refused.Name != b.name("a") || refused.Kind != lock.KindSemaphore || refused.Cause != nil || refused.TTL != 0 {
+	if refused.Name != b.name("a") || refused.Kind != driver.KindSemaphore || refused.Cause != nil || refused.TTL != 0 {
 		b.Errorf("acquiring 4 permits of 3: %#v", refused)
 	}
 	available(b, s, 3)
@@ -310,51 +310,51 @@ func drainsAndReduces(b *bench) {
 }
 
 func staysInRange(b *bench) {
-	s := b.semaphore(b.locker(lock.Config{}), "a", lock.MaxCount)
+	s := b.semaphore(b.locker(lock.Config{}), "a", driver.MaxCount)
 	if err := s.Release(b.Context(), 1); !errors.Is(err, lock.ErrOverflow) {
 		b.Errorf("one too many was given back: %v", err)
 	}
-	for _, n := range []int64{1, lock.MaxCount} {
+	for _, n := range []int64{1, driver.MaxCount} {
 		if err := s.AddPermits(b.Context(), n); !errors.Is(err, lock.ErrOverflow) {
 			b.Errorf("%d too many were added: %v", n, err)
 		}
 	}
-	available(b, s, lock.MaxCount)
-	b.acquires(s, lock.MaxCount)
+	available(b, s, driver.MaxCount)
+	b.acquires(s, driver.MaxCount)
 	time.Sleep(100 * time.Millisecond) // a refused request is not tried again
 	available(b, s, 0)
-	if err := s.AddPermits(b.Context(), -lock.MaxCount); err != nil {
+	if err := s.AddPermits(b.Context(), -driver.MaxCount); err != nil {
 		b.Error(err)
 	}
 	if err := s.AddPermits(b.Context(), -1); !errors.Is(err, lock.ErrOverflow) {
 		b.Errorf("one too many was taken away: %v", err)
 	}
-	available(b, s, -lock.MaxCount)
+	available(b, s, -driver.MaxCount)
 }
 
 func refusesWrongCounts(b *bench) {
 	l := b.locker(lock.Config{})
 	s := b.semaphore(l, "a", 3)
-	for _, n := range []int64{0, -1, lock.MaxCount + 1, -1 << 63} {
+	for _, n := range []int64{0, -1, driver.MaxCount + 1, -1 << 63} {
 		for name, err := range map[string]error{
-			"Acquire":       s.Acquire(b.Context(), n),
-			"TryAcquire":    s.TryAcquire(b.Context(), n),
-			"AcquireWithin": s.AcquireWithin(b.Context(), n, time.Hour),
-			"Release":       s.Release(b.Context(), n),
+			"Acquire":    s.Acquire(b.Context(), n),
+			"TryAcquire": s.TryAcquire(b.Context(), n),
+			"MaxWait":    s.MaxWait(time.Hour).Acquire(b.Context(), n),
+			"Release":    s.Release(b.Context(), n),
 		} {
 			var wrong *lock.CountError
-			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != lock.MaxCount {
+			if !errors.As(err, &wrong) || wrong.Count != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
 		}
 	}
-	for _, n := range []int64{-1, lock.MaxCount + 1} {
+	for _, n := range []int64{-1, driver.MaxCount + 1} {
 		var wrong *lock.CountError
 		if _, err := l.Semaphore(b.name("b")).TrySetPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("setting %d permits: %v", n, err)
 		}
 	}
-	for _, n := range []int64{-lock.MaxCount - 1, lock.MaxCount + 1} {
+	for _, n := range []int64{-driver.MaxCount - 1, driver.MaxCount + 1} {
 		var wrong *lock.CountError
 		if err := s.AddPermits(b.Context(), n); !errors.As(err, &wrong) {
 			b.Errorf("adding %d permits: %v", n, err)
@@ -382,7 +382,7 @@ func leavesOtherLocksAlone(b *bench) {
 	for name, err := range map[string]error{
 		"TryAcquire": s.TryAcquire(b.Context(), 1), "Release": s.Release(b.Context(), 1),
 		"AddPermits": s.AddPermits(b.Context(), 1), "TrySetPermits": set, "Available": read, "Drain": drain,
-		"AcquireWithin": s.AcquireWithin(b.Context(), 1, 50*time.Millisecond),
+		"MaxWait": s.MaxWait(50*time.Millisecond).Acquire(b.Context(), 1),
 	} {
 		if !errors.Is(err, lock.ErrForeign) {
 			b.Errorf("%s of a mutex: %v", name, err)
@@ -550,10 +550,10 @@ func semaphoreLimitsTheWait(b *bench) {
 	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
 	const wait = ttl // within which a busy machine answers
 	begin := time.Now()
-	err := s.AcquireWithin(b.Context(), 2, wait)
+	err := s.MaxWait(wait).Acquire(b.Context(), 2)
 	var refused *lock.NotAcquiredError
 	if !errors.As(err, &refused) || refused.Cause != nil || errors.Is(err, context.DeadlineExceeded) {
-		b.Errorf("AcquireWithin: %v", err)
+		b.Errorf("Acquire: %v", err)
 	}
 	if waited := time.Since(begin); waited < wait || waited > soon {
 		b.Errorf("waited %v instead of %v", waited, wait)
@@ -694,7 +694,7 @@ func semaphoreCloses(b *bench) {
 
 // permit returns the request of an owner, which is a number here, for a permit.
 func (b *bench) permit(name string, owner int) *driver.Hold {
-	return &driver.Hold{Kind: lock.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindPermit, Name: b.name(name), Owner: fmt.Sprintf("%032x", owner), Count: 1, TTL: ttl}
 }
 
 func grantsAPermitOnce(b *bench) {
@@ -846,7 +846,7 @@ func setsExpiringPermitsOnce(b *bench) {
 	available(b, mine, 0)
 	_, err := mine.One().TryLock(b.Context())
 	var refused *lock.NotAcquiredError
-	if !errors.As(err, &refused) || refused.Kind != lock.KindPermit {
+	if !errors.As(err, &refused) || refused.Kind != driver.KindPermit {
 		b.Errorf("acquiring a permit of none: %v", err)
 	}
 	var wrong *lock.CountError
@@ -1025,20 +1025,20 @@ func keepsSeveralAlive(b *bench) {
 
 func refusesWrongNumbersOfPermits(b *bench) {
 	p := b.expiring(b.locker(lock.Config{}), "a", 3)
-	for _, n := range []int64{0, -1, lock.MaxSeveral + 1, -1 << 63} {
+	for _, n := range []int64{0, -1, driver.MaxSeveral + 1, -1 << 63} {
 		several := p.Several(n)
 		_, acquire := several.Lock(b.Context())
 		_, try := several.TryLock(b.Context())
-		_, within := several.LockWithin(b.Context(), hour)
+		_, within := several.MaxWait(hour).Lock(b.Context())
 		do := several.Do(b.Context(), func(context.Context) error { return nil })
-		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "LockWithin": within, "Do": do} {
+		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "MaxWait": within, "Do": do} {
 			var wrong *lock.CountError
-			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != lock.MaxSeveral {
+			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != driver.MaxSeveral {
 				b.Errorf("%s of %d permits: %v", name, n, err)
 			}
 		}
 	}
-	for _, n := range []int64{-1, lock.MaxCount + 1} {
+	for _, n := range []int64{-1, driver.MaxCount + 1} {
 		_, try := p.TrySetPermits(b.Context(), n)
 		_, trying := p.TrySetPermitsFor(b.Context(), n, hour)
 		for name, err := range map[string]error{"SetPermits": p.SetPermits(b.Context(), n), "TrySetPermits": try, "TrySetPermitsFor": trying} {
@@ -1048,7 +1048,7 @@ func refusesWrongNumbersOfPermits(b *bench) {
 			}
 		}
 	}
-	for _, life := range []time.Duration{0, -1, lock.MaxTTL + 1} {
+	for _, life := range []time.Duration{0, -1, driver.MaxTTL + 1} {
 		if _, err := p.TrySetPermitsFor(b.Context(), 1, life); err == nil {
 			b.Errorf("permits were set for %v", life)
 		}
@@ -1150,7 +1150,7 @@ func reportsALostPermit(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(l, "a", 1)
 	lease := b.one(p.One())
-	b.release(b.store(), &driver.Hold{Kind: lock.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
+	b.release(b.store(), &driver.Hold{Kind: driver.KindPermit, Name: lease.Name(), Owner: lease.Owner(), TTL: ttl}, true)
 	if loss := b.lost(lease, ttl+soon); loss.Cause != renewal.Deleted {
 		b.Errorf("a permit that was taken away is lost because of %v", loss.Cause)
 	}
@@ -1189,11 +1189,11 @@ func doesWithAPermit(b *bench) {
 		b.Errorf("Do: %v", err)
 	}
 	available(b, p, 1)
-	if _, err := p.One().LockWithin(b.Context(), soon); err != nil {
+	if _, err := p.One().MaxWait(soon).Lock(b.Context()); err != nil {
 		b.Error(err)
 	}
-	if _, err := p.One().LockWithin(b.Context(), time.Millisecond); !errors.Is(err, lock.ErrNotAcquired) {
-		b.Errorf("LockWithin: %v", err)
+	if _, err := p.One().MaxWait(time.Millisecond).Lock(b.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		b.Errorf("Lock: %v", err)
 	}
 }
 

@@ -392,11 +392,11 @@ func keepsNamesApart(b *bench) {
 	names := []string{
 		"a", "A", "a b", "a:b", "a/b", `a\b`, "a*", "a?", "[a]", "'a'", `"a"`, "a%7Bb",
 		"{a}:b", "a:timeout", "{a}:c", "b:{a}", "{a}{b}", "{a}:b:{", "straße", "锁", "🔒", "\u00a0",
-		strings.Repeat("x", lock.MaxName-len(b.Prefix)),
+		strings.Repeat("x", driver.MaxName-len(b.Prefix)),
 		lock.EscapeName("lone { brace"), lock.EscapeName("}"), lock.EscapeName("new\nline"), lock.EscapeName("\xff\xfe"),
 	}
 	for i, name := range names {
-		if err := lock.ValidateName(b.name(name)); err != nil {
+		if err := driver.ValidateName(b.name(name)); err != nil {
 			b.Fatal(err)
 		}
 		b.granted(s, b.hold(name, fmt.Sprintf("me:%d", i)))
@@ -409,12 +409,12 @@ func keepsNamesApart(b *bench) {
 
 func namesItsKinds(b *bench) {
 	s := b.store()
-	for _, kind := range []lock.Kind{lock.KindMutex, lock.KindFair, lock.KindRead, lock.KindWrite} {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 		if err := s.Supports(kind); b.suite.keeps(kind) != (err == nil) || err != nil && !errors.Is(err, lock.ErrUnsupported) {
 			b.Errorf("Supports(%v): %v", kind, err)
 		}
 	}
-	if err := s.Supports(lock.Kind(255)); !errors.Is(err, lock.ErrUnsupported) {
+	if err := s.Supports(driver.Kind(255)); !errors.Is(err, lock.ErrUnsupported) {
 		b.Errorf("Supports of no kind at all: got %v, want ErrUnsupported", err)
 	}
 }
@@ -466,7 +466,7 @@ func changesNothingAfterTheDeadline(b *bench) {
 }
 
 func acceptsAnAnnouncement(b *bench) {
-	client := lock.Client{ID: "5e632d6f-aaed-4246-99f8-63ced21e0dcd", Host: "host", Process: "process", PID: 1, Since: time.Now()}
+	client := driver.Client{ID: "5e632d6f-aaed-4246-99f8-63ced21e0dcd", Host: "host", Process: "process", PID: 1, Since: time.Now()}
 	for range 2 {
 		if err := b.store().Announce(b.Context(), client, time.Hour); err != nil {
 			b.Error(err)

@@ -66,11 +66,11 @@ type Suite struct {
 	Own func(t testing.TB) Backend
 
 	// Kinds are the kinds that the store supports. Default: every kind.
-	Kinds []lock.Kind
+	Kinds []driver.Kind
 
 	// Tested are the kinds whose tests run, for a further backend that differs from a tested
 	// one in nothing that depends on the kind. Default: Kinds.
-	Tested []lock.Kind
+	Tested []driver.Kind
 
 	// Split: clients that ask at the same instant may all be refused, as by a store made
 	// of several stores, which such clients split.
@@ -93,19 +93,19 @@ type Suite struct {
 func Run(t *testing.T, s Suite) {
 	for _, group := range []struct {
 		name  string
-		kind  lock.Kind
+		kind  driver.Kind
 		tests []test
 	}{
-		{"Store", lock.KindMutex, slices.Concat(storeTests, queueTests)},
-		{"Mutex", lock.KindMutex, mutexTests},
-		{"Multi", lock.KindMutex, multiTests},
-		{"Fair", lock.KindFair, fairTests},
-		{"Write", lock.KindWrite, writeTests},
-		{"ReadWrite", lock.KindRead, readWriteTests},
-		{"Semaphore", lock.KindSemaphore, semaphoreTests},
-		{"Permits", lock.KindPermit, permitTests},
-		{"Latch", lock.KindLatch, latchTests},
-		{"Inspect", lock.KindMutex, inspectTests},
+		{"Store", driver.KindMutex, slices.Concat(storeTests, queueTests)},
+		{"Mutex", driver.KindMutex, mutexTests},
+		{"Multi", driver.KindMutex, multiTests},
+		{"Fair", driver.KindFair, fairTests},
+		{"Write", driver.KindWrite, writeTests},
+		{"ReadWrite", driver.KindRead, readWriteTests},
+		{"Semaphore", driver.KindSemaphore, semaphoreTests},
+		{"Permits", driver.KindPermit, permitTests},
+		{"Latch", driver.KindLatch, latchTests},
+		{"Inspect", driver.KindMutex, inspectTests},
 	} {
 		if !s.keeps(group.kind) || s.Tested != nil && !slices.Contains(s.Tested, group.kind) {
 			continue
@@ -122,7 +122,7 @@ func Run(t *testing.T, s Suite) {
 }
 
 // keeps reports whether the store under test supports a kind of lock.
-func (s Suite) keeps(k lock.Kind) bool { return s.Kinds == nil || slices.Contains(s.Kinds, k) }
+func (s Suite) keeps(k driver.Kind) bool { return s.Kinds == nil || slices.Contains(s.Kinds, k) }
 
 // test is one test of the suite.
 type test struct {
@@ -130,7 +130,7 @@ type test struct {
 	run  func(*bench)
 }
 
-func (s Suite) run(t *testing.T, kind lock.Kind, test func(*bench)) {
+func (s Suite) run(t *testing.T, kind driver.Kind, test func(*bench)) {
 	if !s.Bubble {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), tooLong)
@@ -173,7 +173,7 @@ type bench struct {
 	*testing.T
 	Backend
 	suite Suite
-	kind  lock.Kind // of the tested locks
+	kind  driver.Kind // of the tested locks
 	ctx   context.Context
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestSourcesAreExportedOnce(t *testing.T) {
@@ -24,13 +24,13 @@ func TestSourcesAreExportedOnce(t *testing.T) {
 }
 
 func TestLabelsAreBounded(t *testing.T) {
-	l := NewLabels(func(_ lock.Kind, name string) string { return name }, 2)
+	l := NewLabels(func(_ driver.Kind, name string) string { return name }, 2)
 	for _, label := range []string{"a", "", "b", "c", "a"} {
 		want := label
 		if label == "c" {
 			want = "other"
 		}
-		assert.Equal(t, want, l.Of(lock.KindMutex, label))
+		assert.Equal(t, want, l.Of(driver.KindMutex, label))
 	}
 	assert.Equal(t, DefaultMaxLabels, NewLabels(nil, 0).most)
 }

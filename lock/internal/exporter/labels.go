@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"sync"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // DefaultMaxLabels is how many different labels there may be by default.
@@ -12,7 +12,7 @@ const DefaultMaxLabels = 100
 
 // Labels bounds the number of different labels of locks. It is safe for concurrent use.
 type Labels struct {
-	choose func(kind lock.Kind, name string) string
+	choose func(kind driver.Kind, name string) string
 	most   int
 
 	mu   sync.Mutex
@@ -21,13 +21,13 @@ type Labels struct {
 
 // NewLabels allows most labels, or DefaultMaxLabels for zero. choose returns the label of a
 // lock, or "" for none.
-func NewLabels(choose func(kind lock.Kind, name string) string, most int) *Labels {
+func NewLabels(choose func(kind driver.Kind, name string) string, most int) *Labels {
 	return &Labels{choose: choose, most: cmp.Or(most, DefaultMaxLabels), seen: make(map[string]bool)}
 }
 
 // Of returns the label of a lock: "" for none, and "other" for a new one if there are too
 // many before it.
-func (l *Labels) Of(kind lock.Kind, name string) string {
+func (l *Labels) Of(kind driver.Kind, name string) string {
 	label := l.choose(kind, name)
 	if label == "" {
 		return ""

@@ -14,7 +14,7 @@ type count struct {
 	ends   end
 }
 
-const maxCount = math.MaxInt32 // lock.MaxCount
+const maxCount = math.MaxInt32 // driver.MaxCount
 
 // outcome is what became of a request, by its id. A repeated one changes nothing.
 type outcome struct {

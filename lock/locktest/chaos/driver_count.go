@@ -24,7 +24,7 @@ func (w *worker) useSemaphore(p driverPlan, d dice) error {
 	case wish.verb == verbTry || p.Count == 0:
 		err = s.TryAcquire(ctx, 1)
 	case wish.verb == verbWithin:
-		err = s.AcquireWithin(ctx, 1, wish.within)
+		err = s.MaxWait(wish.within).Acquire(ctx, 1)
 	default:
 		err = s.Acquire(ctx, 1)
 	}

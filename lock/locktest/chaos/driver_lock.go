@@ -92,7 +92,7 @@ func (h handle) acquire(ctx context.Context, w wish) (*lock.Lease, error) {
 	case verbTry:
 		return h.mutex.TryLock(ctx)
 	case verbWithin:
-		return h.mutex.LockWithin(ctx, w.within)
+		return h.mutex.MaxWait(w.within).Lock(ctx)
 	default:
 		return h.mutex.Lock(ctx)
 	}

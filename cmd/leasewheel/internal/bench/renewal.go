@@ -15,7 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -60,7 +60,7 @@ type renewalFlags struct {
 }
 
 func newRenewalCommand() *cobra.Command {
-	f := renewalFlags{ttl: duration.Flag(lock.DefaultTTL), duration: duration.Flag(30 * time.Second)}
+	f := renewalFlags{ttl: duration.Flag(driver.DefaultTTL), duration: duration.Flag(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "renewal",
 		Short: "Measure what it costs to keep leases alive",
@@ -99,8 +99,8 @@ func (f *renewalFlags) validate() error {
 		return fmt.Errorf("--leases %d: accepted are 1 to %d", f.leases, maxBenchLeases)
 	case f.baseline > maxBenchBaseline:
 		return fmt.Errorf("--baseline %d: accepted are 0 to %d", f.baseline, maxBenchBaseline)
-	case ttl < time.Second || ttl > lock.MaxTTL:
-		return fmt.Errorf("--ttl %v: accepted are 1s to %v", ttl, lock.MaxTTL)
+	case ttl < time.Second || ttl > driver.MaxTTL:
+		return fmt.Errorf("--ttl %v: accepted are 1s to %v", ttl, driver.MaxTTL)
 	case duration < time.Second:
 		return fmt.Errorf("--duration %v: accepted are 1s and more", duration)
 	case f.stopMaster && duration < 2*ttl:

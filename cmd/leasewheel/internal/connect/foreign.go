@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -83,13 +84,13 @@ func (s *Server) identify(ctx context.Context, name string) foreignKey {
 }
 
 // inspectHash inspects a lock in Redisson's format.
-func (s *Server) inspectHash(ctx context.Context, name string) (lock.Info, error) {
+func (s *Server) inspectHash(ctx context.Context, name string) (driver.Info, error) {
 	store, err := redisstore.New(s.Client, redisstore.Config{Format: redisstore.FormatRedisson, Prefix: s.prefix})
 	if err != nil {
-		return lock.Info{}, err
+		return driver.Info{}, err
 	}
 	defer store.Close()
-	return store.Inspect(ctx, name, lock.KindMutex)
+	return store.Inspect(ctx, name, driver.KindMutex)
 }
 
 // typeUnlikeString describes a key's type if only GET is allowed.

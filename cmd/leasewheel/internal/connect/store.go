@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -67,10 +67,10 @@ func (s *StoreFlags) ValidateNames(names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := lock.ValidateName(name); err != nil {
+		if err := driver.ValidateName(name); err != nil {
 			return err
 		}
-		if err := lock.ValidateName(c.Prefix + name); err != nil {
+		if err := driver.ValidateName(c.Prefix + name); err != nil {
 			return fmt.Errorf("with the prefix %s: %w", output.Quoted(c.Prefix), err)
 		}
 	}

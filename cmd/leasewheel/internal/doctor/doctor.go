@@ -18,7 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -57,7 +56,7 @@ type command struct {
 
 // NewCommand makes leasewheel doctor.
 func NewCommand() *cobra.Command {
-	d := &command{ttl: duration.Flag(lock.DefaultTTL)}
+	d := &command{ttl: duration.Flag(driver.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "doctor [flags] [NAME]",
 		Short:   "Find what breaks the locks' promises on your servers",
@@ -89,8 +88,8 @@ func (d *command) run(cmd *cobra.Command, args []string) error {
 	default:
 		return exit.UsageError(cmd, fmt.Errorf("doctor takes one NAME, got %d", len(args)))
 	}
-	if options.TTL <= 0 || options.TTL > lock.MaxTTL {
-		return exit.UsageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, lock.MaxTTL))
+	if options.TTL <= 0 || options.TTL > driver.MaxTTL {
+		return exit.UsageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, driver.MaxTTL))
 	}
 	config, err := d.stored.Config(slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const inspectLong = `Inspect shows who holds the lock NAME: the process, its host, since when and how
@@ -61,16 +62,16 @@ func NewInspectCommand() *cobra.Command {
 }
 
 // inspector returns the function that inspects a name of the flag's kind.
-func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Locker) (lock.Info, error) {
+func (i *inspectCommand) inspector(name string) func(context.Context, *lock.Locker) (driver.Info, error) {
 	switch i.kind {
-	case kindNames[lock.KindSemaphore]:
-		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Semaphore(name).Inspect(ctx) }
-	case kindNames[lock.KindPermit]:
-		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Permits(name).Inspect(ctx) }
-	case kindNames[lock.KindLatch]:
-		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Latch(name).Inspect(ctx) }
+	case kindNames[driver.KindSemaphore]:
+		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Semaphore(name).Inspect(ctx) }
+	case kindNames[driver.KindPermit]:
+		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Permits(name).Inspect(ctx) }
+	case kindNames[driver.KindLatch]:
+		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Latch(name).Inspect(ctx) }
 	case "":
-		return func(ctx context.Context, l *lock.Locker) (lock.Info, error) { return l.Inspect(ctx, name) }
+		return func(ctx context.Context, l *lock.Locker) (driver.Info, error) { return l.Inspect(ctx, name) }
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer i.close()
-	sights := i.look(func(v *view) (lock.Info, error) { return inspect(cmd.Context(), v.locker) })
+	sights := i.look(func(v *view) (driver.Info, error) { return inspect(cmd.Context(), v.locker) })
 	taken := false
 	for _, s := range sights {
 		if s.err != nil {
@@ -118,7 +119,7 @@ func (i *inspectCommand) print(w io.Writer, s *sight) error {
 }
 
 // writeInfo describes a lock for people, and names its server if there are several.
-func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error {
+func writeInfo(w io.Writer, server string, info *driver.Info, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fact := func(what, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", what, fmt.Sprintf(format, args...))
@@ -134,20 +135,20 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 		fact("taken by", "a %s, which is not a lock of this format", output.Quoted(info.Foreign))
 	case info.Held() || info.Counted:
 		fact("kind", "%s", kindName(info))
-	case info.Kind == lock.KindSemaphore || info.Kind == lock.KindPermit:
+	case info.Kind == driver.KindSemaphore || info.Kind == driver.KindPermit:
 		fact("available", "no number of permits was set")
-	case info.Kind == lock.KindLatch:
+	case info.Kind == driver.KindLatch:
 		fact("count", "0, it is open")
 	default:
 		fact("holder", "none")
 	}
 	switch {
-	case info.Foreign == "" && info.Counted && info.Kind == lock.KindLatch:
+	case info.Foreign == "" && info.Counted && info.Kind == driver.KindLatch:
 		fact("count", "%s", output.Grouped(info.Count))
 	case info.Foreign == "" && info.Counted:
 		fact("available", "%s", output.Grouped(info.Count))
 	}
-	if info.Foreign == "" && info.Counted && info.Kind == lock.KindPermit {
+	if info.Foreign == "" && info.Counted && info.Kind == driver.KindPermit {
 		fact("in use", "%s", output.Grouped(info.HolderCount))
 	}
 	switch {
@@ -182,7 +183,7 @@ func writeInfo(w io.Writer, server string, info *lock.Info, now time.Time) error
 }
 
 // placeText describes a waiter's place in the queue.
-func placeText(w *lock.Waiter, now time.Time) string {
+func placeText(w *driver.Waiter, now time.Time) string {
 	switch {
 	case !w.Since.IsZero() && w.TTL > 0:
 		return fmt.Sprintf("waiting for %s", sinceThen(w.Since, now))
@@ -195,7 +196,7 @@ func placeText(w *lock.Waiter, now time.Time) string {
 }
 
 // holderText describes a holder.
-func holderText(h *lock.Holder, now time.Time) string {
+func holderText(h *driver.Holder, now time.Time) string {
 	text := ownerText(h.Client, h.Owner)
 	if h.Write {
 		text += ", writing"
@@ -210,7 +211,7 @@ func holderText(h *lock.Holder, now time.Time) string {
 }
 
 // ownerText names an owner: its process, if known, and its id at the server.
-func ownerText(c lock.Client, owner string) string {
+func ownerText(c driver.Client, owner string) string {
 	if c.Host == "" {
 		return "owner " + output.Quoted(owner)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // lookup is the access of ls, inspect and unlock to the locks. Each of several servers is
@@ -79,12 +80,12 @@ func (l *lookup) close() {
 // sight is one server's answer about a lock.
 type sight struct {
 	view
-	lock.Info
+	driver.Info
 	err error
 }
 
 // look calls ask for all servers at once, and returns the answers in their order.
-func (l *lookup) look(ask func(v *view) (lock.Info, error)) []sight {
+func (l *lookup) look(ask func(v *view) (driver.Info, error)) []sight {
 	sights := make([]sight, len(l.views))
 	var asked sync.WaitGroup
 	for i, v := range l.views {

@@ -16,7 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const lsLong = `Ls lists the held locks, in a cluster those of every master. Of several servers
@@ -91,7 +91,7 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // each calls f for every lock of every server, and returns the first failure of a server.
-func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info lock.Info) error) (failure, err error) {
+func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info driver.Info) error) (failure, err error) {
 	for _, v := range l.views {
 		for info, err := range v.locker.List(cmd.Context(), pattern) {
 			if err != nil {
@@ -110,7 +110,7 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server strin
 // writeLines prints each lock when it is found, and stores none.
 func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	failure, err = l.each(cmd, pattern, func(server string, info lock.Info) error {
+	failure, err = l.each(cmd, pattern, func(server string, info driver.Info) error {
 		return output.WriteEscaped(out, reportOf(server, &info), "")
 	})
 	progress()
@@ -122,7 +122,7 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 	type row struct{ name, text string }
 	var rows []row
 	now := time.Now()
-	failure, _ = l.each(cmd, pattern, func(server string, info lock.Info) error {
+	failure, _ = l.each(cmd, pattern, func(server string, info driver.Info) error {
 		text := tableRow(&info, now, sinceThen)
 		if server != "" {
 			text += "\t" + server
@@ -147,7 +147,7 @@ func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func
 }
 
 // tableRow describes a lock in one row of the table. age writes how long it is held.
-func tableRow(info *lock.Info, now time.Time, age func(since, now time.Time) string) string {
+func tableRow(info *driver.Info, now time.Time, age func(since, now time.Time) string) string {
 	first := &info.Holders[0]
 	holder, held, ttl := output.Client(first.Client, first.Owner), "-", "endless"
 	if more := info.HolderCount - 1; more > 0 {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // LockReport is a lock in JSON. docs/lock.schema.json describes it.
@@ -49,7 +49,7 @@ type clientReport struct {
 }
 
 // reportOf returns the report of a lock, with its server if there are several.
-func reportOf(server string, info *lock.Info) LockReport {
+func reportOf(server string, info *driver.Info) LockReport {
 	r := LockReport{
 		Server: server,
 		Name:   info.Name, Held: info.Held(), Kind: kindName(info), Foreign: info.Foreign, TTL: info.TTL, Token: info.Token,
@@ -68,24 +68,24 @@ func reportOf(server string, info *lock.Info) LockReport {
 	return r
 }
 
-func clientReportOf(c lock.Client) clientReport {
+func clientReportOf(c driver.Client) clientReport {
 	return clientReport{c.ID, c.Host, c.Process, c.PID, c.Label, output.Instant(c.Since)}
 }
 
 // kindNames are the kinds of lock in one word.
-var kindNames = map[lock.Kind]string{
-	lock.KindMutex:     "mutex",
-	lock.KindFair:      "fair",
-	lock.KindRead:      "read",
-	lock.KindWrite:     "write",
-	lock.KindSemaphore: "semaphore",
-	lock.KindPermit:    "permits",
-	lock.KindLatch:     "latch",
+var kindNames = map[driver.Kind]string{
+	driver.KindMutex:     "mutex",
+	driver.KindFair:      "fair",
+	driver.KindRead:      "read",
+	driver.KindWrite:     "write",
+	driver.KindSemaphore: "semaphore",
+	driver.KindPermit:    "permits",
+	driver.KindLatch:     "latch",
 }
 
 // kindName returns the kind of a lock in one word: "free" if it has no holder, "foreign"
 // if the name has a value that is no lock of ours.
-func kindName(info *lock.Info) string {
+func kindName(info *driver.Info) string {
 	switch {
 	case info.Foreign != "":
 		return "foreign"

@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -23,9 +24,9 @@ func screenOf(width, height int, names ...string) []string {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	v := viewed{at: at}
 	for i, name := range names {
-		v.locks = append(v.locks, lock.Info{
+		v.locks = append(v.locks, driver.Info{
 			Name: name, HolderCount: 1, WaiterCount: int64(i), TTL: 27300 * time.Millisecond,
-			Holders: []lock.Holder{{Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Since: at.Add(-3 * time.Second)}},
+			Holders: []driver.Holder{{Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Since: at.Add(-3 * time.Second)}},
 		})
 	}
 	r := &refresh{at: at, views: []viewed{v}}
@@ -86,7 +87,7 @@ func TestScreenOfAnOutage(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	r := &refresh{at: at, views: []viewed{
-		{at: at.Add(-12 * time.Second), locks: []lock.Info{{Name: "orders:42", HolderCount: 1, Holders: []lock.Holder{{Owner: "x"}}}}, err: lock.ErrUnavailable},
+		{at: at.Add(-12 * time.Second), locks: []driver.Info{{Name: "orders:42", HolderCount: 1, Holders: []driver.Holder{{Owner: "x"}}}}, err: lock.ErrUnavailable},
 	}}
 	lines := r.lines(80, 24, time.Second)
 	assert.Equal(t, "12s old: "+lock.ErrUnavailable.Error(), lines[1])

@@ -11,7 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const unlockLong = `Unlock --force takes locks away from their holders, wakes the waiters, and prints
@@ -76,7 +76,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 	for _, name := range names {
 		// All servers at once: a holder with a majority would get its lock again on the
 		// others.
-		sights := u.look(func(v *view) (lock.Info, error) {
+		sights := u.look(func(v *view) (driver.Info, error) {
 			info, err := v.locker.ForceRelease(cmd.Context(), name)
 			if err != nil {
 				err = fmt.Errorf("lock %s: %w", output.Quoted(name), err)

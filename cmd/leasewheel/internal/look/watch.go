@@ -20,6 +20,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const watchLong = `Watch lists the held locks again and again: their holders, since when, the remaining
@@ -146,9 +147,9 @@ type refresh struct {
 // viewed are the locks of one server.
 type viewed struct {
 	label string
-	locks []lock.Info // by name; those of an earlier refresh after a failure
-	at    time.Time   // when they were read; zero if never
-	err   error       // why they could not be read now
+	locks []driver.Info // by name; those of an earlier refresh after a failure
+	at    time.Time     // when they were read; zero if never
+	err   error         // why they could not be read now
 }
 
 // refresh reads the locks of all servers at once. The servers that fail keep those that
@@ -178,14 +179,14 @@ func (w *watchCommand) refresh(ctx context.Context, cmd *cobra.Command, pattern 
 }
 
 // list returns the server's locks by name, or the first error.
-func (v *view) list(ctx context.Context, pattern string) (locks []lock.Info, err error) {
+func (v *view) list(ctx context.Context, pattern string) (locks []driver.Info, err error) {
 	for info, err := range v.locker.List(ctx, pattern) {
 		if err != nil {
 			return nil, err
 		}
 		locks = append(locks, info)
 	}
-	slices.SortFunc(locks, func(a, b lock.Info) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(locks, func(a, b driver.Info) int { return cmp.Compare(a.Name, b.Name) })
 	return locks, nil
 }
 
@@ -219,7 +220,7 @@ func (r *refresh) current() (rows []watchedLock) {
 // watchedLock is a lock and its server, if there are several.
 type watchedLock struct {
 	server string
-	info   *lock.Info
+	info   *driver.Info
 	at     time.Time
 }
 

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Quoted returns text, in quotes if it contains a character that a terminal would not
@@ -22,7 +22,7 @@ func Quoted(text string) string {
 }
 
 // Client names an owner: its process and label, if known, or its id at the server.
-func Client(c lock.Client, owner string) string {
+func Client(c driver.Client, owner string) string {
 	if c.Host == "" {
 		return Quoted(owner)
 	}

@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // kindFlags choose the kind of lock that run takes.
@@ -48,47 +48,48 @@ func (k *kindFlags) validate(permitsSet bool) error {
 	switch {
 	case given > 1:
 		return errors.New("--read, --write, --fair and --permits exclude each other")
-	case permitsSet && (k.permits < 1 || k.permits > lock.MaxCount):
-		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, lock.MaxCount)
+	case permitsSet && (k.permits < 1 || k.permits > driver.MaxCount):
+		return fmt.Errorf("--permits %d: accepted are 1 to %d", k.permits, driver.MaxCount)
 	}
 	return nil
 }
 
 // kind is the kind of lock that the flags name.
-func (k *kindFlags) kind() lock.Kind {
+func (k *kindFlags) kind() driver.Kind {
 	switch {
 	case k.read:
-		return lock.KindRead
+		return driver.KindRead
 	case k.write:
-		return lock.KindWrite
+		return driver.KindWrite
 	case k.fair:
-		return lock.KindFair
+		return driver.KindFair
 	case k.permits > 0:
-		return lock.KindPermit
+		return driver.KindPermit
 	}
-	return lock.KindMutex
+	return driver.KindMutex
 }
 
-// lockHandle acquires one lock.
-type lockHandle interface {
-	Lock(ctx context.Context) (*lock.Lease, error)
-	TryLock(ctx context.Context) (*lock.Lease, error)
-	LockWithin(ctx context.Context, wait time.Duration) (*lock.Lease, error)
-}
+// acquirer acquires one lock, and waits for it at most wait.
+type acquirer func(ctx context.Context, wait time.Duration) (*lock.Lease, error)
 
-// handle returns a handle on the lock called name, of the kind that the flags name.
-func (k *kindFlags) handle(l *lock.Locker, name string, o lock.Options) lockHandle {
+// acquirer returns the way to the lock called name, of the kind that the flags name.
+func (k *kindFlags) acquirer(l *lock.Locker, name string, o lock.Options) acquirer {
+	var m *lock.Mutex
 	switch k.kind() {
-	case lock.KindRead:
-		return l.ReadWrite(name).Read().With(o)
-	case lock.KindWrite:
-		return l.ReadWrite(name).Write().With(o)
-	case lock.KindFair:
-		return l.Fair(name).With(o)
-	case lock.KindPermit:
-		return &permitHandle{l.Permits(name), o, name, k.permits}
+	case driver.KindRead:
+		m = l.ReadWrite(name).Read()
+	case driver.KindWrite:
+		m = l.ReadWrite(name).Write()
+	case driver.KindFair:
+		m = l.Fair(name)
+	case driver.KindPermit:
+		return (&permitHandle{l.Permits(name), o, name, k.permits}).acquire
+	default:
+		m = l.Mutex(name)
 	}
-	return l.Mutex(name).With(o)
+	return func(ctx context.Context, wait time.Duration) (*lock.Lease, error) {
+		return m.With(o).MaxWait(wait).Lock(ctx)
+	}
 }
 
 // permitHandle acquires one permit of a semaphore with a number of permits.
@@ -99,29 +100,19 @@ type permitHandle struct {
 	number  int64
 }
 
-// Lock takes a permit, and waits for it without a limit.
-func (h *permitHandle) Lock(ctx context.Context) (*lock.Lease, error) {
-	return h.LockWithin(ctx, math.MaxInt64)
-}
-
-// TryLock takes a permit if one is available.
-func (h *permitHandle) TryLock(ctx context.Context) (*lock.Lease, error) {
-	return h.LockWithin(ctx, 0)
-}
-
 // checkEvery is how often a waiting run looks for its semaphore.
 const checkEvery = 5 * time.Second
 
-// LockWithin takes a permit, and waits for it at most wait. A semaphore that disappears
+// acquire takes a permit, and waits for it at most wait. A semaphore that disappears
 // meanwhile, with its server's data, is created again: nothing else would end the wait.
-func (h *permitHandle) LockWithin(ctx context.Context, wait time.Duration) (*lock.Lease, error) {
+func (h *permitHandle) acquire(ctx context.Context, wait time.Duration) (*lock.Lease, error) {
 	begin := time.Now()
 	if err := h.create(ctx); err != nil {
 		return nil, err
 	}
 	for {
 		left := wait - time.Since(begin)
-		lease, err := h.permits.One().With(h.options).LockWithin(ctx, min(left, checkEvery))
+		lease, err := h.permits.One().With(h.options).MaxWait(min(left, checkEvery)).Lock(ctx)
 		if left <= checkEvery || ctx.Err() != nil || !errors.Is(err, lock.ErrNotAcquired) {
 			return lease, err
 		}
@@ -157,7 +148,7 @@ func (e *permitsError) Error() string {
 func (h *permitHandle) checkNumber(ctx context.Context) error {
 	info, err := h.permits.Inspect(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // TryAcquire meets it too, unless only inspection is forbidden
+		return nil //nolint:nilerr // the acquisition meets it too, unless only inspection is forbidden
 	}
 	if number := info.Count + info.HolderCount; info.Counted && number != h.number {
 		return &permitsError{h.name, number, h.number}

@@ -41,7 +41,7 @@ func inOutage(t *testing.T, f func(t *testing.T, server *locktest.Server, r *com
 		r := &command{name: "job", verbose: true, stderr: new(strings.Builder)}
 		r.servers = connect.Servers{{Client: s.Client(t), Store: store, Address: "of the test"}}
 		f(t, s, r, func() error {
-			lease, err := r.request(t.Context(), r.kinds.handle(locker, r.name, lock.Options{}))
+			lease, err := r.request(t.Context(), r.kinds.acquirer(locker, r.name, lock.Options{}))
 			if err == nil {
 				err = lease.Unlock(t.Context())
 			}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,6 +28,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // identityTimeout bounds the requests for the identities of the servers of a quorum.
@@ -131,7 +133,7 @@ type command struct {
 
 // NewCommand makes leasewheel run.
 func NewCommand() *cobra.Command {
-	r := &command{ttl: duration.Flag(lock.DefaultTTL)}
+	r := &command{ttl: duration.Flag(driver.DefaultTTL)}
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
@@ -222,8 +224,8 @@ func (r *command) parse(cmd *cobra.Command, args []string) (lossPolicy, error) {
 	if r.holdAtLeast > 0 && (r.kinds.read || r.kinds.write) {
 		return lossPolicy{}, errors.New("--hold-at-least is not for --read and --write: the holders of a read-write lock share one time to live")
 	}
-	if least := time.Duration(r.holdAtLeast); least > lock.MaxTTL {
-		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, lock.MaxTTL)
+	if least := time.Duration(r.holdAtLeast); least > driver.MaxTTL {
+		return lossPolicy{}, fmt.Errorf("--hold-at-least %v: accepted are up to %v", least, driver.MaxTTL)
 	}
 	return r.parsePolicy(flags.Changed("grace"))
 }
@@ -376,7 +378,7 @@ func (r *command) acquire(ctx context.Context, locker *lock.Locker, signals <-ch
 	done := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		lease, err := r.request(ctx, r.kinds.handle(locker, r.name, lock.Options{MinHold: time.Duration(r.holdAtLeast)}))
+		lease, err := r.request(ctx, r.kinds.acquirer(locker, r.name, lock.Options{MinHold: time.Duration(r.holdAtLeast)}))
 		done <- result{lease, err}
 	}()
 
@@ -419,10 +421,10 @@ const (
 
 // request requests the lock until the flags' limit. During an outage of the server it
 // waits as for a holder, unless the failure is permanent.
-func (r *command) request(ctx context.Context, handle lockHandle) (*lock.Lease, error) {
+func (r *command) request(ctx context.Context, acquire acquirer) (*lock.Lease, error) {
 	begin, reported := time.Now(), false
 	for pause := firstOutagePause; ; pause = min(2*pause, mostOutagePause) {
-		lease, err := r.ask(ctx, handle, begin)
+		lease, err := r.ask(ctx, acquire, begin)
 		if err == nil || ctx.Err() != nil {
 			return lease, err
 		}
@@ -445,8 +447,8 @@ func (r *command) request(ctx context.Context, handle lockHandle) (*lock.Lease, 
 }
 
 // ask tries once, and then waits for the lock up to the flags' limit.
-func (r *command) ask(ctx context.Context, handle lockHandle, begin time.Time) (*lock.Lease, error) {
-	lease, err := handle.TryLock(ctx)
+func (r *command) ask(ctx context.Context, acquire acquirer, begin time.Time) (*lock.Lease, error) {
+	lease, err := acquire(ctx, 0)
 	_, taken := errors.AsType[*lock.NotAcquiredError](err)
 	if !taken || r.nonblock || ctx.Err() != nil {
 		return lease, err
@@ -459,15 +461,15 @@ func (r *command) ask(ctx context.Context, handle lockHandle, begin time.Time) (
 	stop := r.showWaiting(ctx, begin)
 	defer stop()
 	if r.wait == 0 {
-		return handle.Lock(ctx)
+		return acquire(ctx, math.MaxInt64)
 	}
-	return handle.LockWithin(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
+	return acquire(ctx, max(time.Duration(r.wait)-time.Since(begin), 0))
 }
 
 // foreign returns a *connect.ForeignError if err reports that NAME is in use by a key that is not a
 // lock. A semaphore's key is a plain number, so one is not examined.
 func (r *command) foreign(ctx context.Context, err error) error {
-	if r.kinds.kind() == lock.KindPermit {
+	if r.kinds.kind() == driver.KindPermit {
 		return err
 	}
 	return r.servers.Foreign(ctx, r.name, err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
-	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // waitingRefresh is how often a waiting run asks who holds the lock.
@@ -64,7 +64,7 @@ type holding struct {
 
 // holder returns who holds the lock that run waits for.
 func (r *command) holder(ctx context.Context) (h holding, err error) {
-	if r.kinds.kind() == lock.KindPermit {
+	if r.kinds.kind() == driver.KindPermit {
 		info, err := r.locker.Permits(r.name).Inspect(ctx)
 		return holding{inUse: info.HolderCount}, err
 	}

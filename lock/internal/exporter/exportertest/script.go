@@ -149,7 +149,7 @@ func (s *Script) grants(ctx context.Context) {
 func (s *Script) waits(ctx context.Context) {
 	held, err := s.theirs.Mutex("x").TryLock(ctx)
 	require.NoError(s.t, err)
-	require.ErrorIs(s.t, s.ours.Mutex("x").DoWithin(ctx, 3*time.Second, s.never), lock.ErrNotAcquired)
+	require.ErrorIs(s.t, s.ours.Mutex("x").MaxWait(3*time.Second).Do(ctx, s.never), lock.ErrNotAcquired)
 	s.acquired("mutex", "x", "refused", "", 3*time.Second, 3*time.Second)
 	granted := waiting(func() error { return s.ours.Mutex("x").Do(ctx, hold(time.Second)) })
 	time.Sleep(2 * time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 const (
@@ -47,7 +48,7 @@ type Subject struct {
 
 	// LastReading returns the store's last reading of a node's clock. The store keeps this
 	// one if it has none.
-	LastReading func(node string, now RoundTrip) (last RoundTrip, ok bool)
+	LastReading func(node string, now transport.Reading) (last transport.Reading, ok bool)
 }
 
 // Node is a server to be examined.

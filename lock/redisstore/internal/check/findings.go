@@ -13,6 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // The promises that findings name.
@@ -270,7 +271,7 @@ func (e *examination) judgeLatency() {
 }
 
 // judgeClock compares the server's clock with this process's, and with itself.
-func (e *examination) judgeClock(trips []RoundTrip) {
+func (e *examination) judgeClock(trips []transport.Reading) {
 	ahead, give := e.server.Ahead, e.server.AheadError
 	if ahead.Abs()-give > farClock {
 		e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the server's clock is %s this process's", apart(ahead)),

@@ -10,22 +10,15 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // roundTrips is how many round trips a check measures.
 const roundTrips = 15
 
-// RoundTrip is one reading of a server's clock. The reply was made at an unknown instant of
-// the round trip.
-type RoundTrip struct {
-	Sent time.Time // by the monotonic clock
-	Took time.Duration
-	At   time.Time // by the server's clock
-}
-
 // measure reads the server's clock a few times, one after the other.
-func measure(ctx context.Context, client *redis.Client) ([]RoundTrip, error) {
-	trips := make([]RoundTrip, 0, roundTrips)
+func measure(ctx context.Context, client *redis.Client) ([]transport.Reading, error) {
+	trips := make([]transport.Reading, 0, roundTrips)
 	for range roundTrips {
 		sent := time.Now()
 		at, err := client.Time(ctx).Result()
@@ -36,14 +29,14 @@ func measure(ctx context.Context, client *redis.Client) ([]RoundTrip, error) {
 		if seconds := at.Unix(); seconds <= 0 || seconds > lua.MaxNumber/1_000_000 {
 			return trips, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)
 		}
-		trips = append(trips, RoundTrip{sent, took, at})
+		trips = append(trips, transport.Reading{Sent: sent, Took: took, At: at})
 	}
 	return trips, nil
 }
 
-// ahead returns by how much the server's clock is ahead of this process's: at least low and
+// aheadOf returns by how much the server's clock is ahead of this process's: at least low and
 // at most high. The process's clock counts from base, so that its steps have no effect.
-func (r RoundTrip) ahead(base time.Time) (low, high time.Duration) {
+func aheadOf(r transport.Reading, base time.Time) (low, high time.Duration) {
 	sent := base.Round(0).Add(r.Sent.Sub(base))
 	high = r.At.Sub(sent)
 	return high - r.Took, high
@@ -51,20 +44,20 @@ func (r RoundTrip) ahead(base time.Time) (low, high time.Duration) {
 
 // difference returns the difference between the clocks according to the fastest round trip,
 // and half of that round trip.
-func difference(trips []RoundTrip, base time.Time) (ahead, give time.Duration) {
-	fastest := slices.MinFunc(trips, func(a, b RoundTrip) int { return int(a.Took - b.Took) })
-	low, high := fastest.ahead(base)
+func difference(trips []transport.Reading, base time.Time) (ahead, give time.Duration) {
+	fastest := slices.MinFunc(trips, func(a, b transport.Reading) int { return int(a.Took - b.Took) })
+	low, high := aheadOf(fastest, base)
 	return (low + high) / 2, max((high-low)/2, time.Microsecond)
 }
 
 // step returns by how much the server's clock was set between two round trips, at least. It
 // is zero if no step is certain.
-func step(a, b RoundTrip, base time.Time) time.Duration {
+func step(a, b transport.Reading, base time.Time) time.Duration {
 	if (b.Sent.Round(0).Sub(a.Sent.Round(0)) - b.Sent.Sub(a.Sent)).Abs() > leastStep {
 		return 0 // this process's clock was set, or the machine was suspended
 	}
-	lowA, highA := a.ahead(base)
-	lowB, highB := b.ahead(base)
+	lowA, highA := aheadOf(a, base)
+	lowB, highB := aheadOf(b, base)
 	slewed := leastStep + b.Sent.Sub(a.Sent).Abs()/mostSlew
 	switch {
 	case lowB-highA > slewed:
@@ -83,7 +76,7 @@ const (
 )
 
 // middle returns the median and the maximum of the round trips.
-func middle(trips []RoundTrip) (median, worst time.Duration) {
+func middle(trips []transport.Reading) (median, worst time.Duration) {
 	times := make([]time.Duration, len(trips))
 	for i, r := range trips {
 		times[i] = r.Took

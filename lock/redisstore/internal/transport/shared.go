@@ -1,4 +1,4 @@
-package redisstore
+package transport
 
 import (
 	"errors"
@@ -10,20 +10,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
-
-// sharing is how a script takes several simple requests in one run. A request is simple if
-// the script's first part suffices where the lock is free, as most are. Those of a batch
-// share a run, which saves the server a third of the time for each.
-//
-// The keys of a shared run are the first keys of all requests, then their second keys, and
-// so on. Its arguments are the common ones, then those of each request. A timely script takes
-// the latest of their deadlines, and with each request how many µs earlier its own is. It
-// replies to each request as the script would to that request alone, with the text of an
-// error, with setApart, or with tooLate.
-type sharing struct {
-	common int // how many arguments are the same for all requests of a store
-	own    int // how many arguments a request has besides
-}
 
 // setApart is a shared run's reply to a request for which it has done nothing, and which
 // needs a run of its own.
@@ -38,20 +24,28 @@ const tooLate = "late"
 const unsharedFor = time.Minute
 
 // share returns the requests of a batch with the simple ones joined, a request for each
-// script. Releases come first, so that a request of the same batch may find the lock free.
+// script. A request is simple if the script's first part suffices where the lock is free, as
+// most are. A shared run saves the server a third of the time for each. Releases come first,
+// so that a request of the same batch may find the lock free.
+//
+// The keys of a shared run are the first keys of all requests, then their second keys, and
+// so on. Its arguments are the common ones, then those of each request. A timely script takes
+// the latest of their deadlines, and with each request how many µs earlier its own is. It
+// replies to each request as the script would to that request alone, with the text of an
+// error, with setApart, or with tooLate.
 //
 // A cluster gets no shared runs, since the locks of a node are in different slots.
-func (t *transport) share(batch []*request) []*request {
-	if refused := t.refusedShared.Load(); t.nodes.cluster != nil || refused != nil && time.Since(*refused) < unsharedFor {
+func (t *Transport) share(batch []*request) []*request {
+	if refused := t.refusedShared.Load(); t.cluster != nil || refused != nil && time.Since(*refused) < unsharedFor {
 		return batch
 	}
 	var releases, acquisitions, others []*request
 	for _, r := range batch {
 		_, bounded := r.ctx.Deadline()
 		switch {
-		case !r.simple || !bounded:
+		case !r.simple() || !bounded:
 			others = append(others, r)
-		case r.script.granting:
+		case r.Script.Granting:
 			acquisitions = append(acquisitions, r)
 		default:
 			releases = append(releases, r)
@@ -71,22 +65,22 @@ func (t *transport) share(batch []*request) []*request {
 // one script, and so have those that release them.
 func newSharedRequest(members []*request) *request {
 	first := members[0]
-	n, each := len(members), len(first.keys)
-	common, own := first.script.sharing.common, first.script.sharing.own
+	n, each := len(members), len(first.Keys)
+	common, own := first.Script.Common, first.Script.Own
 	keys, args := make([]any, n*each), make([]any, 0, common+n*(own+1))
-	args = append(args, first.args[:common]...)
+	args = append(args, first.Args[:common]...)
 	latest := slices.MaxFunc(members, func(a, b *request) int { return a.deadline().Compare(b.deadline()) })
 	for i, m := range members {
-		for k, key := range m.keys {
+		for k, key := range m.Keys {
 			keys[k*n+i] = key
 		}
-		args = append(args, m.args[common:common+own]...)
-		if first.script.text().Timely {
+		args = append(args, m.Args[common:common+own]...)
+		if first.Script.Text().Timely {
 			earlier := latest.deadline().Sub(m.deadline())
 			args = append(args, int64((earlier+time.Microsecond-1)/time.Microsecond))
 		}
 	}
-	return &request{ctx: latest.ctx, call: &call{script: first.script, keys: keys, args: args}, members: members}
+	return &request{ctx: latest.ctx, Call: &Call{Script: first.Script, Keys: keys, Args: args}, members: members}
 }
 
 // deadline is the deadline of a bounded request.
@@ -114,7 +108,7 @@ func (r *request) inTime() (again []*request) {
 
 // settle stores the reply of a request, or its error. It returns the members of a shared
 // run that are to be repeated, each in a run of its own.
-func (t *transport) settle(r *request, reply any, err error) (again []*request) {
+func (t *Transport) settle(r *request, reply any, err error) (again []*request) {
 	if r.members != nil {
 		return t.settleShared(r.members, reply, err)
 	}
@@ -126,7 +120,7 @@ func (t *transport) settle(r *request, reply any, err error) (again []*request) 
 }
 
 // settleShared settles the members of a shared run.
-func (t *transport) settleShared(members []*request, reply any, err error) (again []*request) {
+func (t *Transport) settleShared(members []*request, reply any, err error) (again []*request) {
 	replies, ok := reply.([]any)
 	if err == nil && (!ok || len(replies) != len(members)) {
 		err = fault.Unexpected(reply)
@@ -142,7 +136,7 @@ func (t *transport) settleShared(members []*request, reply any, err error) (agai
 			again = append(again, m.inTime()...)
 		default:
 			m.reply = replies[i]
-			if text, failed := replies[i].(string); failed { // see outcome
+			if text, failed := replies[i].(string); failed { // an error inside an array would make go-redis lose its place in the stream, see docs/upstream.md
 				m.reply = fault.Classify(fault.Refusal(text))
 			}
 		}
@@ -155,13 +149,13 @@ func (t *transport) settleShared(members []*request, reply any, err error) (agai
 // its own, since one of them may be the reason. A script catches the errors of its requests,
 // so a refusal of a known class means that it has not begun. Any other one leaves it open what
 // was done, so that only the callers can decide on a repetition.
-func (t *transport) settleRefused(members []*request, err error) (again []*request) {
+func (t *Transport) settleRefused(members []*request, err error) (again []*request) {
 	if _, unsent := errors.AsType[notSentError](err); unsent {
 		return members
 	}
 	if refused, ok := errors.AsType[redis.Error](err); ok {
 		class := fault.Of(refused.Error())
-		if class == nil || errors.Is(class, ErrCrossSlot) { // a server that checks slots, or has a rule of its own
+		if class == nil || errors.Is(class, fault.ErrCrossSlot) { // a server that checks slots, or has a rule of its own
 			now := time.Now()
 			t.refusedShared.Store(&now)
 		}

@@ -1,4 +1,4 @@
-package redisstore
+package transport
 
 import (
 	"context"
@@ -13,48 +13,38 @@ import (
 )
 
 // batcher sends the requests of this process to one node. A request leaves at once and
-// alone unless maxInFlight others are in flight. Those that come then queue, and leave
+// alone unless MaxInFlight others are in flight. Those that come then queue, and leave
 // together in one pipeline as soon as one of the others has returned: group commit. Simple
 // ones share a run of their script. Requests in a batch succeed or fail independently.
 type batcher struct {
-	transport *transport
+	transport *Transport
 
 	mu       sync.Mutex
-	queued   []*request // guarded by mu; empty unless maxInFlight are in flight
-	inFlight int        // guarded by mu; at most maxInFlight
+	queued   []*request // guarded by mu; empty unless MaxInFlight are in flight
+	inFlight int        // guarded by mu; at most MaxInFlight
 }
 
 const (
-	// maxInFlight is how many requests and batches are in flight, each on a connection of
+	// MaxInFlight is how many requests and batches are in flight, each on a connection of
 	// its own. So the server works while this process does: with several instead of one, 16
 	// goroutines made half as many pairs again.
-	maxInFlight = 3
+	MaxInFlight = 3
 	// batchSize is the most requests of a batch. Larger ones would save the server more
 	// time, but server and process would wait for each other. Of 64 in two batches, 48 in
 	// three, 32 in four, 64 in four and 24 in six, this made the most pairs.
 	batchSize = 48
 )
 
-// request is one call, and its reply once it is done.
-type request struct {
-	ctx context.Context
-	*call
-	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
-	reply any           // or an error
-
-	members []*request // of a shared run, which has no done; else nil
-}
-
 // run sends a request, alone or with others, and returns its reply.
-func (b *batcher) run(ctx context.Context, c *call) (any, error) {
+func (b *batcher) run(ctx context.Context, c *Call) (any, error) {
 	b.mu.Lock()
-	if b.inFlight < maxInFlight {
+	if b.inFlight < MaxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.returned()
 		return b.transport.runOne(ctx, c)
 	}
-	r := &request{ctx: ctx, call: c, done: make(chan struct{})}
+	r := &request{ctx: ctx, Call: c, done: make(chan struct{})}
 	if b.queued == nil {
 		b.queued = make([]*request, 0, batchSize)
 	}
@@ -89,7 +79,7 @@ func (b *batcher) withdraw(r *request) bool {
 // returned sends what has queued, in place of a request that has returned.
 func (b *batcher) returned() {
 	if batch := b.next(); batch != nil {
-		b.transport.background.begin(func() { b.sendAll(batch) })
+		b.transport.Go(func() { b.sendAll(batch) })
 	}
 }
 

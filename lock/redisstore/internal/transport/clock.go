@@ -1,4 +1,4 @@
-package redisstore
+package transport
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // reading, so a request in time is not refused by mistake. It is ahead by less than the
 // reading's round trip.
 type serverClock struct {
-	reading atomic.Pointer[clockReading] // the latest; nil if it proved wrong
+	reading atomic.Pointer[Reading] // the latest; nil if it proved wrong
 
 	mu    sync.Mutex
 	query *clockQuery // guarded by mu; the one in flight, or nil
@@ -30,15 +30,16 @@ type serverClock struct {
 // clockQuery is a query for a node's clock. Its result is set when done is closed.
 type clockQuery struct {
 	done    chan struct{}
-	reading *clockReading
+	reading *Reading
 	err     error
 }
 
-// clockReading is the time of the node's clock when it was asked, or later.
-type clockReading struct {
-	asked  time.Time
-	micros int64 // since 1970
-	took   time.Duration
+// Reading is one reading of a node's clock, which was made at an unknown instant of the round
+// trip.
+type Reading struct {
+	Sent time.Time // by the monotonic clock
+	Took time.Duration
+	At   time.Time // by the node's clock, or later
 }
 
 const (
@@ -60,10 +61,10 @@ const (
 )
 
 // clock returns the serverClock of the node that has the key.
-func (t *transport) clock(at key) *serverClock { return t.clockOf(t.nodes.of(at)) }
+func (t *Transport) clock(key string) *serverClock { return t.clockOf(t.NodeOf(key)) }
 
 // clockOf returns the serverClock of a node.
-func (t *transport) clockOf(node string) *serverClock {
+func (t *Transport) clockOf(node string) *serverClock {
 	if c, ok := t.clocks.Load(node); ok {
 		return c.(*serverClock)
 	}
@@ -76,12 +77,12 @@ func (t *transport) clockOf(node string) *serverClock {
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
-func (c *serverClock) read(ctx context.Context, t *transport, at key) (*clockReading, error) {
-	if r := c.reading.Load(); r != nil && time.Since(r.asked) < readingLife {
+func (c *serverClock) read(ctx context.Context, t *Transport, key string) (*Reading, error) {
+	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
 		return r, nil
 	}
 	for {
-		q, own := c.ask(ctx, t, at)
+		q, own := c.ask(ctx, t, key)
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -89,9 +90,9 @@ func (c *serverClock) read(ctx context.Context, t *transport, at key) (*clockRea
 		}
 		switch {
 		case q.err == nil:
-			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.reading.took && q.reading.took > slowReading {
+			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.reading.Took && q.reading.Took > slowReading {
 				return nil, notSentError{fmt.Errorf("%w: the request would not be answered in time: a round trip took %v",
-					driver.ErrUnavailable, q.reading.took.Round(time.Millisecond))}
+					driver.ErrUnavailable, q.reading.Took.Round(time.Millisecond))}
 			}
 			return q.reading, nil
 		case own || fault.Silent(q.err):
@@ -105,7 +106,7 @@ func (c *serverClock) read(ctx context.Context, t *transport, at key) (*clockRea
 const leastQuery = time.Second
 
 // ask returns the query in flight, or a new one, for which own is true.
-func (c *serverClock) ask(ctx context.Context, t *transport, at key) (q *clockQuery, own bool) {
+func (c *serverClock) ask(ctx context.Context, t *Transport, key string) (q *clockQuery, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.query != nil {
@@ -114,9 +115,9 @@ func (c *serverClock) ask(ctx context.Context, t *transport, at key) (q *clockQu
 	q = &clockQuery{done: make(chan struct{})}
 	c.query = q
 	ctx, cancel := outliving(ctx)
-	t.background.begin(func() {
+	t.Go(func() {
 		defer cancel()
-		c.answer(ctx, t, at, q)
+		c.answer(ctx, t, key, q)
 	})
 	return q, true
 }
@@ -134,15 +135,15 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // answer queries the node, and sets the query's result.
-func (c *serverClock) answer(ctx context.Context, t *transport, at key, q *clockQuery) {
+func (c *serverClock) answer(ctx context.Context, t *Transport, key string, q *clockQuery) {
 	asked := time.Now()
-	cmd := newClockCall(at).command(ctx, deadline{}, true)
+	cmd := newClockCall(key).command(ctx, deadline{}, true)
 	err := t.client.Process(ctx, cmd)
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
 	} else {
 		err = fault.Classify(err)
-		t.nodes.doubt(err)
+		t.Doubt(err)
 	}
 	if q.err = err; err == nil {
 		c.reading.Store(q.reading)
@@ -154,28 +155,28 @@ func (c *serverClock) answer(ctx context.Context, t *transport, at key, q *clock
 }
 
 // newClockCall returns the call that reads the clock of the node which has the key.
-func newClockCall(at key) *call { return &call{script: readClock, keys: []any{string(at)}} }
+func newClockCall(key string) *Call { return &Call{Script: readClock, Keys: []any{key}} }
 
 // newReading parses the reply of a node that was queried at asked, or later.
-func newReading(asked time.Time, reply any) (*clockReading, error) {
+func newReading(asked time.Time, reply any) (*Reading, error) {
 	text, _ := reply.(string)
 	micros, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || micros <= 0 || micros > lua.MaxNumber {
 		return nil, fault.Unexpected(reply)
 	}
-	r := &clockReading{asked: asked, micros: micros, took: time.Since(asked)}
-	if excess := r.took - slowReading; excess > 0 {
-		r.micros -= excess.Microseconds()
+	r := &Reading{Sent: asked, Took: time.Since(asked), At: time.UnixMicro(micros)}
+	if excess := r.Took - slowReading; excess > 0 {
+		r.At = r.At.Add(-excess)
 	}
 	return r, nil
 }
 
 // fresh reports whether the reading does not need renewal yet.
-func (r *clockReading) fresh() bool { return time.Since(r.asked) < freshReading }
+func (r *Reading) fresh() bool { return time.Since(r.Sent) < freshReading }
 
 // renew replaces the reading r by the reply of a node that was queried at asked, or
 // later, unless r was replaced already.
-func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
+func (c *serverClock) renew(r *Reading, asked time.Time, reply any) {
 	if renewed, err := newReading(asked, reply); err == nil {
 		c.reading.CompareAndSwap(r, renewed)
 	}
@@ -183,7 +184,7 @@ func (c *serverClock) renew(r *clockReading, asked time.Time, reply any) {
 
 // forget discards the reading r, by which a request was late, so that the node is queried
 // again.
-func (c *serverClock) forget(r *clockReading) { c.reading.CompareAndSwap(r, nil) }
+func (c *serverClock) forget(r *Reading) { c.reading.CompareAndSwap(r, nil) }
 
 // deadline is the deadline of a request in decimal, as deadline.lua takes it.
 type deadline struct {
@@ -192,18 +193,33 @@ type deadline struct {
 }
 
 // deadline returns the deadline of ctx by the node's clock.
-func (r *clockReading) deadline(ctx context.Context) deadline {
+func (r *Reading) deadline(ctx context.Context) deadline {
 	now := time.Now()
 	by, bounded := ctx.Deadline()
 	if !bounded {
 		by = now.Add(unboundedRequest)
 	}
 	return deadline{
-		by:   strconv.FormatInt(min(r.micros+ceilMicros(by.Sub(r.asked)), lua.MaxNumber), 10),
+		by:   strconv.FormatInt(min(r.At.UnixMicro()+ceilMicros(by.Sub(r.Sent)), lua.MaxNumber), 10),
 		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), lua.MaxNumber), 10),
 	}
 }
 
 func ceilMicros(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Microsecond)))
+}
+
+// LastReading returns the last reading of a node's clock. It keeps this one if there was none.
+// ok is false for a reading that took too long to compare.
+func (t *Transport) LastReading(node string, now Reading) (last Reading, ok bool) {
+	if t.cluster == nil {
+		node = ""
+	}
+	clock := t.clockOf(node)
+	r := clock.reading.Load()
+	if r == nil {
+		clock.reading.CompareAndSwap(nil, &now)
+		return last, false
+	}
+	return *r, r.Took <= slowReading
 }

@@ -1,4 +1,4 @@
-package redisstore
+package transport
 
 import (
 	"context"
@@ -14,16 +14,17 @@ import (
 )
 
 // nodes are the servers of a client: the one, or the nodes of a cluster. A request must not be
-// queued, nor its deadline computed, before the client knows the nodes of its cluster: of would
-// put the locks of all nodes together.
+// queued, nor its deadline computed, before the client knows the nodes of its cluster: NodeOf
+// would put the locks of all nodes together.
 type nodes struct {
-	cluster    *redis.ClusterClient // nil for one server
-	background *background
+	background
+	single  *redis.Client        // nil for a cluster
+	cluster *redis.ClusterClient // nil for one server
 
 	known atomic.Bool // for good: go-redis keeps a topology until it has another
 
-	mu      sync.Mutex
-	pending *search // guarded by mu; the one in flight, or nil
+	searching sync.Mutex
+	pending   *search // guarded by searching; the one in flight, or nil
 }
 
 // search is a search for the masters of a cluster. Its result is set when done is closed.
@@ -42,14 +43,14 @@ const (
 	maxAsked = 16
 )
 
-// of returns the address of the cluster's node that has a key. It returns "" outside a cluster,
-// and for a node that is not known.
-func (n *nodes) of(at key) string {
+// NodeOf returns the address of the cluster's node that has a key. It returns "" outside a
+// cluster, and for a node that is not known.
+func (n *nodes) NodeOf(key string) string {
 	if n.cluster == nil {
 		return ""
 	}
-	// The known topology suffices: of must not wait for a new one.
-	master, err := n.cluster.MasterForKey(pubsub.Offline, string(at))
+	// The known topology suffices: NodeOf must not wait for a new one.
+	master, err := n.cluster.MasterForKey(pubsub.Offline, key)
 	if err != nil {
 		return ""
 	}
@@ -61,15 +62,30 @@ func (n *nodes) locate(ctx context.Context) error {
 	if n.cluster == nil || n.known.Load() {
 		return nil
 	}
-	if _, err := n.masters(ctx); err != nil {
+	if _, err := n.Masters(ctx); err != nil {
 		return notSentError{err}
 	}
 	return nil
 }
 
-// masters returns the masters of the cluster, as the first node that answers knows them.
-// Callers share a search, which outlives one with little time.
-func (n *nodes) masters(ctx context.Context) ([]*redis.Client, error) {
+// Master returns the client of the server that has a key.
+func (n *nodes) Master(ctx context.Context, key string) (*redis.Client, error) {
+	if n.cluster == nil {
+		return n.single, nil
+	}
+	if err := n.locate(ctx); err != nil {
+		return nil, err
+	}
+	master, err := n.cluster.MasterForKey(ctx, key)
+	return master, fault.Classify(err)
+}
+
+// Masters returns the masters of the cluster, as the first node that answers knows them, or
+// the one server. Callers share a search, which outlives one with little time.
+func (n *nodes) Masters(ctx context.Context) ([]*redis.Client, error) {
+	if n.cluster == nil {
+		return []*redis.Client{n.single}, nil
+	}
 	q := n.search(ctx)
 	select {
 	case <-q.done:
@@ -81,23 +97,23 @@ func (n *nodes) masters(ctx context.Context) ([]*redis.Client, error) {
 
 // search returns the search in flight, or a new one.
 func (n *nodes) search(ctx context.Context) *search {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.searching.Lock()
+	defer n.searching.Unlock()
 	if n.pending != nil {
 		return n.pending
 	}
 	q := &search{done: make(chan struct{})}
 	n.pending = q
 	ctx, cancel := outliving(ctx)
-	n.background.begin(func() {
+	n.Go(func() {
 		defer cancel()
 		n.ask(ctx, q)
 		if q.err == nil {
 			n.known.Store(true)
 		}
-		n.mu.Lock()
+		n.searching.Lock()
 		n.pending = nil
-		n.mu.Unlock()
+		n.searching.Unlock()
 		close(q.done)
 	})
 	return q
@@ -113,7 +129,7 @@ func (n *nodes) ask(ctx context.Context, q *search) {
 	for asked := 0; ; {
 		if asked < maxAsked {
 			asked++
-			n.background.begin(func() {
+			n.Go(func() {
 				masters, err := n.loadMasters(ctx)
 				answers <- search{masters: masters, err: err}
 			})
@@ -145,16 +161,16 @@ func (n *nodes) loadMasters(ctx context.Context) (masters []*redis.Client, err e
 	return masters, err
 }
 
-// anyMaster asks all masters of the cluster at once, so that one that does not answer delays no
-// lock of the others. It returns nil after the first answer that is no error.
-func (n *nodes) anyMaster(ctx context.Context, ask func(master *redis.Client) error) error {
-	masters, err := n.masters(ctx)
+// AnyMaster asks all masters at once, so that one that does not answer delays no lock of the
+// others. It returns nil after the first answer that is no error.
+func (n *nodes) AnyMaster(ctx context.Context, ask func(master *redis.Client) error) error {
+	masters, err := n.Masters(ctx)
 	if err != nil {
 		return err
 	}
 	answers := make(chan error, len(masters))
 	for _, master := range masters {
-		n.background.begin(func() { answers <- ask(master) })
+		n.Go(func() { answers <- ask(master) })
 	}
 	for range masters {
 		select {
@@ -171,11 +187,11 @@ func (n *nodes) anyMaster(ctx context.Context, ask func(master *redis.Client) er
 
 var errNoMaster = errors.New("redisstore: the cluster has no known master")
 
-// doubt makes the client reload the cluster's topology after an error that a
+// Doubt makes the client reload the cluster's topology after an error that a
 // failover or a move of slots may have caused. go-redis does so itself only when it
 // retries.
-func (n *nodes) doubt(err error) {
-	if n.cluster != nil && (fault.Silent(err) || errors.Is(err, ErrCluster)) {
+func (n *nodes) Doubt(err error) {
+	if n.cluster != nil && (fault.Silent(err) || errors.Is(err, fault.ErrCluster)) {
 		n.cluster.ReloadState(context.Background())
 	}
 }

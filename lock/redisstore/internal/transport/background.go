@@ -1,4 +1,4 @@
-package redisstore
+package transport
 
 import "sync"
 
@@ -9,8 +9,8 @@ type background struct {
 	work   sync.WaitGroup // added to under mu, while not closed
 }
 
-// begin runs send in a goroutine. close waits for it, unless begin comes after close.
-func (b *background) begin(send func()) {
+// Go runs send in a goroutine. Close waits for it, unless Go comes after Close.
+func (b *background) Go(send func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -20,8 +20,8 @@ func (b *background) begin(send func()) {
 	b.work.Go(send)
 }
 
-// close waits for what was begun.
-func (b *background) close() {
+// Close waits for what was begun.
+func (b *background) Close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()

@@ -1,0 +1,39 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
+)
+
+// A server that has refused a shared run gets the next one after a minute.
+func TestSharedRunsComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		script := &Script{Text: lua.File("acquire.lua"), Granting: true, Common: 1, Own: 1}
+		var batch []*request
+		for n := range 5 {
+			batch = append(batch, &request{ctx: ctx, Call: &Call{Script: script, Keys: []any{fmt.Sprint("lock ", n)}, Args: []any{"common", n}}})
+		}
+		transport := New(redis.NewClient(new(redis.Options)), 0, 0)
+		defer transport.single.Close()
+		assert.Len(t, transport.share(batch), 1)
+		again := transport.settleRefused(batch, fault.Classify(fault.Refusal("CROSSSLOT keys are not in one slot")))
+		assert.Equal(t, batch, again)
+		assert.Len(t, transport.share(batch), len(batch))
+		time.Sleep(time.Minute - time.Nanosecond)
+		assert.Len(t, transport.share(batch), len(batch))
+		time.Sleep(time.Nanosecond)
+		assert.Len(t, transport.share(batch), 1)
+	})
+}

@@ -1,0 +1,75 @@
+// Package transport sends runs of scripts to a server, or to the nodes of a cluster.
+package transport
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Transport sends calls by [Transport.Run], [Transport.RunAll] and [Transport.RunEach]. It
+// decides which leave alone, in a pipeline with others, or in a shared run, adds their
+// deadlines by the servers' clocks, and waits for replicas.
+type Transport struct {
+	nodes
+	client         redis.UniversalClient
+	replicas       int // that must have a grant
+	replicaTimeout time.Duration
+
+	clocks sync.Map // of node to *serverClock
+	// refusedShared is when the server has refused a shared run for a reason that may be
+	// lasting; nil if it has not.
+	refusedShared atomic.Pointer[time.Time]
+
+	mu       sync.Mutex
+	batchers map[string]*batcher // by node; guarded by mu
+}
+
+// New returns a transport whose grants wait for that many replicas, for so long at most.
+func New(client redis.UniversalClient, replicas int, replicaTimeout time.Duration) *Transport {
+	t := &Transport{client: client, replicas: replicas, replicaTimeout: replicaTimeout, batchers: make(map[string]*batcher)}
+	t.single, _ = client.(*redis.Client)
+	t.cluster, _ = client.(*redis.ClusterClient)
+	return t
+}
+
+// Run makes a call on the server that has its keys. Under load it is batched with other
+// requests of this process.
+func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
+	if err := t.locate(ctx); err != nil {
+		return nil, err
+	}
+	if t.replicas > 0 && c.Script.Granting {
+		return t.runReplicated(ctx, c)
+	}
+	return t.batcher(c.key()).run(ctx, c)
+}
+
+// batcher returns the batcher of the node that has the key.
+func (t *Transport) batcher(key string) *batcher {
+	node := t.NodeOf(key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.batchers[node]
+	if b == nil {
+		b = &batcher{transport: t}
+		t.batchers[node] = b
+	}
+	return b
+}
+
+// Load returns how many requests and batches are in flight, and how many requests wait for
+// their return. Tests await them.
+func (t *Transport) Load() (inFlight, queued int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.batchers {
+		b.mu.Lock()
+		inFlight, queued = inFlight+b.inFlight, queued+len(b.queued)
+		b.mu.Unlock()
+	}
+	return inFlight, queued
+}
