@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -36,6 +38,89 @@ type acquisition struct {
 
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
+
+// acquire takes the lock, once more if ctx already carries its ownership.
+func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
+	l := m.locker
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	defer a.limitWait(wait)()
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil {
+		if lease, err := o.reacquire(a); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	if err := m.setHold(&a); err != nil {
+		return nil, err
+	}
+	return l.acquire(&a)
+}
+
+// ready returns an error if no request should be sent.
+func (m *Mutex) ready(ctx context.Context) error {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
+		return err
+	}
+	if m.kind == driver.KindPermit {
+		if err := inRange("count", m.permits, 1, driver.MaxSeveral); err != nil {
+			return err
+		}
+	}
+	return m.locker.ready(ctx, m.name)
+}
+
+// ready returns an error if no request for a name should be sent.
+func (l *Locker) ready(ctx context.Context, name string) error {
+	if err := driver.ValidateName(name); err != nil {
+		return err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	}
+	return nil
+}
+
+// setHold creates the hold that the acquisition requests, which begins with it.
+func (m *Mutex) setHold(a *acquisition) error {
+	l := m.locker
+	if l.config.Observer.Acquired != nil {
+		a.begin = time.Now()
+	}
+	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
+	kind := &kinds[m.kind]
+	if kind.owner != nil {
+		a.hold.Owner = kind.owner(m.permits)
+	}
+	if kind.complete != nil {
+		if err := kind.complete(m, a); err != nil {
+			return err
+		}
+	}
+	if a.wait && kind.places {
+		a.hold.Queue.Keep = placeTTL
+	}
+	if a.wait && m.writersFirst {
+		a.hold.ReadWrite.BlockReaders = placeTTL
+	}
+	return nil
+}
+
+// newHold returns a hold with a unique owner.
+func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
+	return &driver.Hold{
+		Kind:  kind,
+		Name:  name,
+		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
+		Count: 1,
+		TTL:   ttl,
+	}
+}
 
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
 // lease.

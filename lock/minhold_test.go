@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,8 +205,12 @@ func TestMinHoldBesideARenewal(t *testing.T) {
 				begin := time.Now()
 				lease := lockNow(t, l.Mutex("a").With(lock.Options{MinHold: 10 * time.Minute}))
 				renewed := make(chan struct{}, 1)
+				var renewal sync.WaitGroup
+				t.Cleanup(renewal.Wait)
+				renewal.Add(1)
 				store.set(func() {
 					store.renew = func(_ context.Context, do func() error) error {
+						defer renewal.Done()
 						renewed <- struct{}{}
 						time.Sleep(test.takes)
 						return do()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -35,31 +34,6 @@ type grant struct {
 	handOff *handOff
 	// lease is not nil if another holder in this process handed it off.
 	lease *Lease
-}
-
-// ready returns an error if no request should be sent.
-func (l *Locker) ready(ctx context.Context, name string) error {
-	if err := driver.ValidateName(name); err != nil {
-		return err
-	}
-	if err := context.Cause(l.closed); err != nil {
-		return err
-	}
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not requested: %w", name, err)
-	}
-	return nil
-}
-
-// newHold returns a hold with a unique owner.
-func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
-	return &driver.Hold{
-		Kind:  kind,
-		Name:  name,
-		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
-		Count: 1,
-		TTL:   ttl,
-	}
 }
 
 // acquire sends one acquisition. Its time is limited by ctx's deadline,

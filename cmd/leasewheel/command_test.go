@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"testing"
@@ -16,14 +17,20 @@ import (
 // start. Without it they have those of the command, which a busy machine may exceed.
 const requestsTake = "LEASEWHEEL_TEST_REQUESTS_TAKE"
 
+// defaultFolder, set in the environment, is the folder of locks if no server is named. There is
+// none without it: tests must not use the user's.
+const defaultFolder = "LEASEWHEEL_TEST_FOLDER"
+
 func TestMain(m *testing.M) {
 	inTests := func() {
 		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = 5*time.Second, commandtest.Patience, 5*time.Second
 		connect.LogTo = func(*slog.Logger) {}
+		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	}
 	commandtest.Main(m, newRootCommand, inTests, func() {
 		if limit, err := time.ParseDuration(os.Getenv(requestsTake)); err == nil {
 			connect.RequestTimeout, connect.ProbeTimeout = limit, limit
 		}
+		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	})
 }

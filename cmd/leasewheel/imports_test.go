@@ -72,6 +72,9 @@ var fences = map[string]fence{
 	// A store in memory is that meaning and a map.
 	"lock/memstore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
 
+	// A store in files is that meaning and system calls.
+	"lock/filestore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
+
 	// The exporters of metrics are modules of their own.
 	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 

@@ -147,9 +147,11 @@ func TestRunRefusesArguments(t *testing.T) {
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	p := commandtest.Call(t, nil, runLock("job", sh("true"))...)
-	assert.Equal(t, exit.Usage, p.Wait())
-	p.RequireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
+	for _, flags := range [][]string{{"--redis="}, {"--prefix", "a:"}, {"--format", "plain"}, {"--redis-user", "a"}} {
+		p := commandtest.Call(t, nil, runLock("job", sh("true"), flags...)...)
+		assert.Equal(t, exit.Usage, p.Wait())
+		p.RequireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
+	}
 }
 
 // A command that cannot run is detected before the wait for its lock.

@@ -2,6 +2,9 @@
 --
 -- ARGV  2 its id
 -- returns  1 dropped, 0 no message has this id, -1 a worker has it
+
+-- include: queue.lua
+
 local id = ARGV[2]
 local r, damaged = read(id)
 if not r and not damaged then return 0 end

@@ -17,6 +17,9 @@
 --          no more messages are known, -2 if the server has a later claim than this one;
 --          damaged is how many messages were dropped without a payload, or became dead
 --          letters without a record; dropped is how many dead letters were
+
+-- include: queue.lua
+
 local before, claim, damaged, dropped = head(due), KEYS[8], 0, 0
 local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8])
 

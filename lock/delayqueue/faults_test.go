@@ -199,7 +199,7 @@ func TestOutages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
 				q := open(t, server.Client(t), config{RequestTimeout: 200 * time.Millisecond, RetryFor: time.Minute})
-				const n = 100
+				const n = 60
 				messages := numbered(n)
 				for i := range messages {
 					messages[i].Delay = time.Duration(i) * 20 * time.Millisecond

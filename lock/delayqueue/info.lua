@@ -1,3 +1,5 @@
+-- include: queue.lua
+
 -- describe returns a message as {id, state, at, attempt, token, put, due, error,
 -- payload}; at is its score in the zset of its state.
 local function describe(id)

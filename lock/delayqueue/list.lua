@@ -10,6 +10,9 @@
 --       3 and 5 may be "now"
 -- returns  {now, 1 if there are more, the score and the id of the last one examined, and
 --          for each message: its score, the bytes of its payload, the result of describe}
+
+-- include: info.lua
+
 local zset, limit, room, clip = ({due = due, leased = leased, dead = dead})[ARGV[2]], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 
 local function bound(text) return text == 'now' and number(now) or text end

@@ -70,8 +70,8 @@ func listOfMany(t *testing.T, client redis.UniversalClient) {
 	assert.Empty(t, listed(t, q))
 	hour := time.Now().Add(time.Hour)
 	var messages []message
-	for i := range 400 {
-		messages = append(messages, message{ID: strconv.Itoa(i), Due: hour.Add(time.Duration(i/100) * time.Second)})
+	for i := range 200 {
+		messages = append(messages, message{ID: strconv.Itoa(i), Due: hour.Add(time.Duration(i/50) * time.Second)})
 	}
 	rand.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	put(t, q, messages...)
@@ -96,14 +96,14 @@ func listOfMany(t *testing.T, client redis.UniversalClient) {
 			require.Equal(t, 1, times, id)
 		}
 	}
-	once(list(func(int, delayqueue.Info) {}), 440)
+	once(list(func(int, delayqueue.Info) {}), 240)
 	cancelled := 0
 	once(list(func(i int, info delayqueue.Info) {
 		if i%32 == 31 || i%5 == 0 { // the last of a page, too
 			require.NoError(t, q.Cancel(t.Context(), info.ID))
 			cancelled++
 		}
-	}), 440)
+	}), 240)
 	seen := list(func(i int, info delayqueue.Info) {
 		if i%32 == 31 && info.State == delayqueue.Delayed && info.Due.Before(hour.Add(4*time.Second)) {
 			require.NoError(t, q.Move(t.Context(), info.ID, hour.Add(time.Hour)))
@@ -114,7 +114,7 @@ func listOfMany(t *testing.T, client redis.UniversalClient) {
 		require.NoError(t, err)
 		require.True(t, times == 1 || times == 2 && info.Due.After(hour.Add(30*time.Minute)), "%s %d times", id, times)
 	}
-	assert.Len(t, seen, 440-cancelled)
+	assert.Len(t, seen, 240-cancelled)
 }
 
 // Messages whose leases are renewed during the list are listed once.

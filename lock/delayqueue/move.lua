@@ -3,6 +3,9 @@
 -- ARGV  2 its id
 --       3 "at" or "in", 4 a ms
 -- returns  1 moved, 0 no message has this id, -1 a worker has it, -2 it is dead
+
+-- include: queue.lua
+
 local id = ARGV[2]
 local r = read(id)
 if not r then return 0 end

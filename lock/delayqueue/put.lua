@@ -6,6 +6,9 @@
 -- returns  for each: 1 put, now or by an earlier run with the same nonce
 --                    0 the queue has a message of this id
 --                    -1 the queue is full
+
+-- include: queue.lua
+
 local before, room = head(due), math.huge
 if ARGV[2] == 'transaction' then
   allowWrites() -- memory may have run out since the server took the transaction

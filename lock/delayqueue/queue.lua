@@ -1,4 +1,4 @@
--- The part that all scripts of a queue share. It comes first.
+-- The part that all scripts of a queue share.
 --
 -- KEYS  1 due       zset of the waiting messages, by the ms (Unix time) from which they
 --                   may be claimed

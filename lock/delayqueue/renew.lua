@@ -2,6 +2,9 @@
 --
 -- ARGV  2… for each: its id, the token of the claim, the lease in ms
 -- returns  for each: 1 prolonged, 0 the lease has ended, -1 it is another claimant's
+
+-- include: queue.lua
+
 allowWrites()
 local outcomes = {}
 for i = 2, #ARGV, 3 do

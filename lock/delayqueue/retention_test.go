@@ -26,7 +26,7 @@ func TestRetention(t *testing.T) {
 		bury(t, q, message{ID: "young"})
 		put(t, q, message{ID: "waits", Delay: 48 * time.Hour})
 		stop := work(t, q, succeed, worker{})
-		time.Sleep(24 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		assert.Equal(t, []string{"old", "young"}, whole(t, client)["dead"], "by default they are kept")
 		stop()
 

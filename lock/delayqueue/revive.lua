@@ -2,6 +2,9 @@
 --
 -- ARGV  2… their ids
 -- returns  for each: 1 revived, 0 no dead letter has this id
+
+-- include: queue.lua
+
 allowWrites()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV do

@@ -2,7 +2,7 @@ package delayqueue
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,42 +13,20 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-var (
-	//go:embed queue.lua
-	queueSource string
-	//go:embed put.lua
-	putSource string
-	//go:embed claim.lua
-	claimSource string
-	//go:embed settle.lua
-	settleSource string
-	//go:embed renew.lua
-	renewSource string
-	//go:embed move.lua
-	moveSource string
-	//go:embed cancel.lua
-	cancelSource string
-	//go:embed revive.lua
-	reviveSource string
-	//go:embed info.lua
-	infoSource string
-	//go:embed get.lua
-	getSource string
-	//go:embed list.lua
-	listSource string
-	//go:embed stats.lua
-	statsSource string
+//go:embed *.lua
+var files embed.FS
 
-	putScript    = redisstore.NewScript(queueSource, putSource)
-	claimScript  = redisstore.NewScript(queueSource, claimSource)
-	settleScript = redisstore.NewScript(queueSource, settleSource)
-	renewScript  = redisstore.NewScript(queueSource, renewSource)
-	moveScript   = redisstore.NewScript(queueSource, moveSource)
-	cancelScript = redisstore.NewScript(queueSource, cancelSource)
-	reviveScript = redisstore.NewScript(queueSource, reviveSource)
-	getScript    = redisstore.NewScript(queueSource, infoSource, getSource)
-	listScript   = redisstore.NewScript(queueSource, infoSource, listSource)
-	statsScript  = redisstore.NewScript(queueSource, statsSource)
+var (
+	putScript    = redisstore.NewScript(files, "put.lua")
+	claimScript  = redisstore.NewScript(files, "claim.lua")
+	settleScript = redisstore.NewScript(files, "settle.lua")
+	renewScript  = redisstore.NewScript(files, "renew.lua")
+	moveScript   = redisstore.NewScript(files, "move.lua")
+	cancelScript = redisstore.NewScript(files, "cancel.lua")
+	reviveScript = redisstore.NewScript(files, "revive.lua")
+	getScript    = redisstore.NewScript(files, "get.lua")
+	listScript   = redisstore.NewScript(files, "list.lua")
+	statsScript  = redisstore.NewScript(files, "stats.lua")
 )
 
 // The bounds of one run of a script.

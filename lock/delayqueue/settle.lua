@@ -9,6 +9,9 @@
 -- returns  for each: 1 applied
 --                    0 the message is another claimant's, or deleted
 --                    2 it has left the claimant, and waits or is dead
+
+-- include: queue.lua
+
 allowWrites()
 local before, outcomes = head(due), {}
 for i = 2, #ARGV, 5 do

@@ -2,6 +2,9 @@
 --
 -- returns  {now, ready, delayed, leased, dead, first due time or -1, first death or -1};
 --          a message whose lease has ended is ready, and due since then
+
+-- include: queue.lua
+
 local ready = call('zcount', due, '-inf', number(now))
 local outlived = call('zcount', leased, '-inf', number(now))
 local first = head(due)

@@ -576,14 +576,14 @@ func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, embedded(t), config{})
 		var messages []message
-		for _, i := range rand.Perm(300) {
+		for _, i := range rand.Perm(100) {
 			messages = append(messages, message{ID: strconv.Itoa(i), Delay: time.Duration(i) * time.Millisecond})
 		}
 		put(t, q, messages...)
 		time.Sleep(time.Second)
 		l := newLog()
 		work(t, q, succeed, worker{Concurrency: 1, Report: l.add})
-		for i, r := range l.await(t, 300) {
+		for i, r := range l.await(t, 100) {
 			require.Equal(t, strconv.Itoa(i), r.ID)
 		}
 	})

@@ -50,12 +50,13 @@ package driver
 // cmd/leasewheel compares the names with the code.
 //
 // A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
-// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons; lock/redisstore/kind.go, lock/redisstore/format.go
-// Store.kindOf(), a Go file and scripts such as lock/redisstore/fair.go and
-// lock/redisstore/internal/lua/fair_acquire.lua, lock/redisstore/inspect.go modes, lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua, lock/redisstore/list.go Store.traces(),
-// lock/redisstore/internal/lua/force.lua, lock/redisstore/rights.go Store.uses(),
-// cmd/leasewheel/internal/acl/rights.go, lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go
-// kindNames, docs/lock.schema.json, SECURITY.md.
+// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons;
+// lock/redisstore/format.go kinds, a Go file with its row and scripts such as
+// lock/redisstore/fair.go fair and lock/redisstore/internal/lua/fair_acquire.lua; if it is a
+// hash, lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua
+// and lock/redisstore/internal/lua/force.lua; cmd/leasewheel/internal/acl/rights.go,
+// lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go kindNames,
+// docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by
 // lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the
 // tables of kinds in lock/redisstore/bounds_test.go, lock/redisstore/deadline_test.go,

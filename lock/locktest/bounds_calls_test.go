@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -356,7 +357,7 @@ func subscribe(ctx context.Context, s driver.Store) {
 	}
 }
 
-var echo = redisstore.NewScript("return 1")
+var echo = redisstore.NewScript(fstest.MapFS{"echo.lua": {Data: []byte("return 1")}}, "echo.lua")
 
 // calls returns the calls of the methods that take a context or promise a bound: one at
 // least for each, by the package, type and name. What follows a space distinguishes several

@@ -32,12 +32,12 @@ func (l *ledger) write(token int64) bool {
 	return true
 }
 
-// Three processes write to a ledger for half an hour, while the network breaks, processes die and
+// Three processes write to a ledger for ten minutes, while the network breaks, processes die and
 // the server freezes. The lock does not let an older holder write after a newer one.
 func ExamplePlay() {
 	test := func(t *testing.T) {
 		var book ledger
-		locktest.Play(t, locktest.FleetConfig{Time: 30 * time.Minute}, func(ctx context.Context, p *locktest.Process) {
+		locktest.Play(t, locktest.FleetConfig{Time: 10 * time.Minute}, func(ctx context.Context, p *locktest.Process) {
 			mutex := p.Locker(lock.Config{}).Mutex("ledger")
 			for ctx.Err() == nil {
 				lease, err := mutex.Lock(ctx)
@@ -54,10 +54,10 @@ func ExamplePlay() {
 				_ = lease.Unlock(ctx)
 			}
 		})
-		fmt.Println("more than 50 entries:", book.entries > 50)
+		fmt.Println("more than 10 entries:", book.entries > 10)
 	}
 	play(test)
-	// Output: more than 50 entries: true
+	// Output: more than 10 entries: true
 }
 
 // play runs a test, as go test would.

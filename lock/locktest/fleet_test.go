@@ -42,7 +42,7 @@ func TestPlayedProcessesEnd(t *testing.T) {
 
 // Without faults a lock of a fleet is lost by no one.
 func TestPlayWithoutFaults(t *testing.T) {
-	locktest.Play(t, locktest.FleetConfig{Time: 3 * time.Minute, Every: -1}, func(ctx context.Context, p *locktest.Process) {
+	locktest.Play(t, locktest.FleetConfig{Time: time.Minute, Every: -1}, func(ctx context.Context, p *locktest.Process) {
 		lease, err := p.Locker(lock.Config{}).Fair("a").Lock(ctx)
 		if err != nil {
 			return

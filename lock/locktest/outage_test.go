@@ -105,7 +105,7 @@ func TestEndAfterOutage(t *testing.T) {
 			onEachHost(t, func(t *testing.T, server host) {
 				l := server.Locker(t, lock.Config{})
 				server.Disconnect()
-				_, err := l.Mutex("a").MaxWait(10 * time.Minute).Lock(t.Context())
+				_, err := l.Mutex("a").MaxWait(time.Minute).Lock(t.Context())
 				require.ErrorIs(t, err, lock.ErrUnavailable)
 				if reconnect {
 					server.Reconnect()

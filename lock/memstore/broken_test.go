@@ -1,4 +1,4 @@
-package memstore
+package memstore_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
+	"github.com/leasewheel/leasewheel/lock/locktest/backend"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -54,11 +55,13 @@ func TestSuiteReportsFaults(t *testing.T) {
 }
 
 // store is the store that is broken.
-type store = *Store
+type store = backend.Memory
 
 // breaking returns a backend of stores that each have a fault.
 func breaking(fault func(t testing.TB, s store) driver.Store) func(testing.TB) drivertest.Backend {
-	return func(testing.TB) drivertest.Backend { return backend(New(), fault) }
+	return func(testing.TB) drivertest.Backend {
+		return backend.InMemory(1, func(t testing.TB, memories ...backend.Memory) driver.Store { return fault(t, memories[0]) })
+	}
 }
 
 // within runs a request without a deadline, and returns when it has or ctx has ended.
@@ -154,9 +157,9 @@ func (s clocked) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, er
 }
 
 // tokensOfTheClock is a backend whose stores take tokens from the clock alone.
-func tokensOfTheClock(testing.TB) drivertest.Backend {
+func tokensOfTheClock(t testing.TB) drivertest.Backend {
 	ahead := new(atomic.Int64)
-	b := backend(New(), func(_ testing.TB, s store) driver.Store { return clocked{s, ahead} })
+	b := breaking(func(_ testing.TB, s store) driver.Store { return clocked{s, ahead} })(t)
 	b.StepClock = func(d time.Duration) { ahead.Add(int64(d)) }
 	return b
 }

@@ -26,7 +26,7 @@ package memstore
 //
 // Requests: store.go, inspect.go, subscription.go, lock/internal/machine/requests.go; what they
 // mean: lock/internal/machine/doc.go.
-// Tests: suite_test.go, suite_real_test.go.
+// Tests: suite_test.go, suite_real_test.go; their backend: lock/locktest/backend/memory.go.
 //
 // Whether the suite reports a fault: broken_test.go.
 //

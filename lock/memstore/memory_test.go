@@ -29,7 +29,7 @@ func TestNamesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		defer s.Close()
-		const seconds, each = 20, 5_000 // as bounded with a million, which takes a minute
+		const seconds, each = 10, 2_000 // as bounded with a million, which takes a minute
 		goroutines := runtime.NumGoroutine()
 		for second := range seconds {
 			for i := range each {

@@ -1,6 +1,6 @@
 //go:build real
 
-package memstore
+package memstore_test
 
 import (
 	"testing"

@@ -40,14 +40,18 @@ func over(t testing.TB, c quorum.Config, nodes ...driver.Store) *quorum.Store {
 	return store
 }
 
-// inProcess is the backend of three servers inside the test's process.
-func inProcess(t testing.TB) drivertest.Backend {
-	return backend.InBubble(func(t testing.TB, clients ...redis.UniversalClient) driver.Store {
-		return assemble(t, quorum.Config{NodeTimeout: time.Second}, clients...)
-	}, startFive(t).servers[:3]...)
+// inMemory is the backend of three memories: the suite judges the quorum, not its nodes.
+func inMemory(testing.TB) drivertest.Backend {
+	return backend.InMemory(3, func(t testing.TB, memories ...backend.Memory) driver.Store {
+		nodes := make([]driver.Store, len(memories))
+		for i, m := range memories {
+			nodes[i] = m
+		}
+		return over(t, quorum.Config{NodeTimeout: time.Second}, nodes...)
+	})
 }
 
 func TestInBubble(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivertest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inProcess, Bubble: true})
+	drivertest.Run(t, drivertest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inMemory, Bubble: true})
 }

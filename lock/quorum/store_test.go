@@ -287,7 +287,7 @@ func TestLateAcquisitionIsReleased(t *testing.T) {
 // that they do not.
 func TestSplitVotesAreSettled(t *testing.T) {
 	for _, contenders := range []int{2, 3, 5, 10} {
-		granted, rounds := 0, 100
+		granted, rounds := 0, 30
 		var longest time.Duration
 		synctest.Test(t, func(t *testing.T) {
 			for range rounds {

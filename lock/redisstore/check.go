@@ -3,12 +3,15 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 var _ driver.Checker = (*Store)(nil)
@@ -24,15 +27,33 @@ var _ driver.Checker = (*Store)(nil)
 // It takes as long as some forty round trips, and 20 s at most. It returns an error if no
 // server answered, or if the only one refused this client.
 func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
+	single, _ := s.client.(*redis.Client)
+	const sentinelAddress = "FailoverClient" // in the options of a client that asks sentinels for the master
+	sentinel := single != nil && single.Options().Addr == sentinelAddress
 	subject := &check.Subject{
-		Nodes: s.checkedNodes, Cluster: s.cluster != nil, Replicas: s.config.Replicas,
-		Uses:       func(at string) []check.Use { return s.uses(key(at)) },
-		UnusedKeys: s.unusedKeys, Mapped: s.names.mapTo != nil, LastReading: s.transport.LastReading,
+		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.names.mapTo != nil,
+		Nodes: func(ctx context.Context) ([]check.Node, error) {
+			masters, err := s.transport.Masters(ctx)
+			nodes := make([]check.Node, len(masters))
+			for i, master := range masters {
+				nodes[i] = check.Node{Client: master, Address: master.Options().Addr}
+				if sentinel {
+					nodes[i].Address = "the sentinels' master"
+				}
+			}
+			slices.SortFunc(nodes, func(a, b check.Node) int { return cmp.Compare(a.Address, b.Address) })
+			return nodes, err
+		},
+		Uses: func(at string) []check.Use { return uses(s.format.kinds, key(at)) },
+		UnusedKeys: func(prefix, node string, several int) []string {
+			return unusedKeys(s, prefix, node, several)
+		},
+		LastReading: s.transport.LastReading,
 	}
-	if s.sentinel() {
-		subject.Replica = s.replicaClient
+	if sentinel {
+		subject.Replica = func(address string) *redis.Client { return replicaClient(single, address) }
 	}
-	if !s.single() && s.config.PubSub != PubSubOff {
+	if s.messages.cluster != nil && s.config.PubSub != PubSubOff {
 		subject.NeedsSharded = s.config.PubSub == PubSubOn
 		subject.Sharded = func(ctx context.Context, master *redis.Client) (bool, error) {
 			publish, err := publishingOf(ctx, master)
@@ -42,36 +63,33 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	return check.Run(ctx, subject, o)
 }
 
-// sentinel reports whether the client asks sentinels for the master.
-func (s *Store) sentinel() bool {
-	const sentinelAddress = "FailoverClient" // in the options of such a client
-	c, ok := s.client.(*redis.Client)
-	return ok && c.Options().Addr == sentinelAddress
-}
-
-// checkedNodes returns the servers that the client knows.
-func (s *Store) checkedNodes(ctx context.Context) ([]check.Node, error) {
-	masters, err := s.transport.Masters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes := make([]check.Node, len(masters))
-	for i, master := range masters {
-		nodes[i] = check.Node{Client: master, Address: master.Options().Addr}
-		if s.sentinel() {
-			nodes[i].Address = "the sentinels' master"
-		}
-	}
-	slices.SortFunc(nodes, func(a, b check.Node) int { return cmp.Compare(a.Address, b.Address) })
-	return nodes, nil
-}
-
 // replicaClient returns a client of a replica of the master that sentinels know. They may
 // promote it, so the store's client would connect to it with the same credentials.
-func (s *Store) replicaClient(address string) *redis.Client {
-	o := *s.client.(*redis.Client).Options()
+func replicaClient(master *redis.Client, address string) *redis.Client {
+	o := *master.Options()
 	o.Dialer, o.Network, o.Addr = nil, "tcp", address
 	o.MinIdleConns, o.DialerRetries = 0, dialOnce
 	o.MaintNotificationsConfig = noMaintenance()
 	return redis.NewClient(&o)
+}
+
+// unusedKeys returns keys of locks whose names begin with prefix, and that no client uses. In a
+// cluster the node has their slots. It returns nil if there are none, or if several would have
+// one hash tag, which keeps them together.
+func unusedKeys(s *Store, prefix, node string, several int) (keys []string) {
+	for range 1000 * several {
+		var random [8]byte
+		_, _ = rand.Read(random[:]) // never fails
+		at, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
+		if err != nil || driver.ValidateName(string(at)) != nil || len(keys) > 0 && transport.HashTag(string(at)) == transport.HashTag(keys[0]) {
+			return nil
+		}
+		if s.cluster != nil && s.transport.NodeOf(string(at)) != node {
+			continue
+		}
+		if keys = append(keys, string(at)); len(keys) == several {
+			return keys
+		}
+	}
+	return nil
 }

@@ -704,7 +704,7 @@ func TestCheckOfRightsWithoutRelease(t *testing.T) {
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	defer store.Close()
-	locker, err := lock.New(store, lock.Config{})
+	locker, err := lock.New(store, lock.Config{TTL: longTTL, RequestTimeout: time.Minute})
 	require.NoError(t, err)
 	defer locker.Close()
 	lease, err := locker.ReadWrite("orders").Write().TryLock(t.Context())

@@ -5,15 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
-
-// counted is a kind of lock that is, or has, a count.
-type counted interface {
-	// counting returns the script that reads and changes the count, and its keys: the
-	// lock's own and the record of a request's outcome.
-	counting(s *Store, at key, request string) (sc *transport.Script, keys []key)
-}
 
 var _ driver.Counter = (*Store)(nil)
 
@@ -34,28 +26,26 @@ func requestKey(at key, request string) key {
 
 // Count reads or changes a count, in one round trip.
 func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, error) {
-	k, err := s.kindOf(c.Kind)
+	r, k, err := s.request(ctx, c.Kind, c.Name)
 	if err != nil {
 		return driver.Counted{}, err
 	}
-	if c.Op == driver.CountForget && c.Kind == driver.KindSemaphore {
-		return s.forget(ctx, c)
+	if c.Op == driver.CountForget && k == &semaphore {
+		if len(c.Forget) == 0 {
+			return driver.Counted{}, nil
+		}
+		records := make([]key, len(c.Forget))
+		for i, owner := range c.Forget {
+			records[i] = requestKey(r.at, owner)
+		}
+		_, err = s.transport.Run(ctx, newCall(semaphoreForget, records, c.Keep.Milliseconds()))
+		return driver.Counted{}, err
 	}
-	counter, ok := k.(counted)
 	op, known := ops[c.Op]
-	if !ok || !known || c.Op == driver.CountSet && c.Kind != driver.KindPermit {
+	if k.counter == nil || !known || c.Op == driver.CountSet && k != &permit {
 		return driver.Counted{}, fmt.Errorf("%w: operation %d on the count of a %v", driver.ErrUnsupported, c.Op, c.Kind)
 	}
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return driver.Counted{}, err
-	}
-	at, err := s.names.key(c.Name)
-	if err != nil {
-		return driver.Counted{}, err
-	}
-	sc, keys := counter.counting(s, at, c.Request)
-	reply, err := s.run(ctx, sc, keys, op, c.N, c.Keep.Milliseconds(), publish, driver.MaxCount, c.TTL.Milliseconds())
+	reply, err := s.transport.Run(ctx, newCall(k.counter, k.counting(s, r.at, c.Request), op, c.N, c.Keep.Milliseconds(), r.publish, driver.MaxCount, c.TTL.Milliseconds()))
 	if err != nil {
 		return driver.Counted{}, err
 	}

@@ -122,7 +122,7 @@ package redisstore
 // Planted: 03, 09-healthy-connection-is-broken, 57, 218.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
-// nodes.locate(), nodes.Masters(), pubsub.go Store.able().
+// nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
 // Tests: mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163.
 //
@@ -159,5 +159,5 @@ package redisstore
 // internal/check/rights.go, internal/lua/rights.lua, internal/lua/spread_write.lua,
 // internal/lua/spread_remove.lua, internal/check/roundtrip.go; of a quorum
 // lock/quorum/check.go; cmd/leasewheel/internal/doctor/doctor.go, docs/operating.md, docs/doctor.schema.json.
-// Tests: check_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
+// Tests: check_test.go, rights_test.go, lock/quorum/check_test.go, cmd/leasewheel/doctor_test.go.
 // Planted: 99, 168.

@@ -35,12 +35,12 @@ func (s *Store) Waiting() int {
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
-func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.MoveTimeout = d }
+func (s *Store) SetMoveTimeout(d time.Duration) { s.messages.MoveTimeout = d }
 
 // Channels returns the channels to which a waiter for the hold subscribes on a single server.
 func Channels(h *driver.Hold) []string {
 	var channels []string
-	for _, handler := range kinds[h.Kind].handlers(new(Store), key(h.Name), h) {
+	for _, handler := range kinds[h.Kind].handlers(request{Hold: h, store: new(Store), at: key(h.Name)}) {
 		channels = append(channels, string(handler.channel))
 	}
 	return channels

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"io/fs"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,12 +17,12 @@ import (
 // Script is a Lua script.
 type Script struct{ script *transport.Script }
 
-// NewScript makes a script from sources. Functions of a source are visible in the later
-// ones, and all sources see the functions decimal, integer and micros. A request that
-// reaches the server after its context's deadline, or after ten seconds without one,
-// changes nothing.
-func NewScript(sources ...string) Script {
-	return Script{&transport.Script{Text: lua.Timely(sources...)}}
+// NewScript makes the script in a file of dir. A line "-- include: other.lua" stands for the
+// text of that file, at its first place. All files see the functions decimal, integer and
+// micros. A request that reaches the server after its context's deadline, or after ten seconds
+// without one, changes nothing. A file that does not exist is a panic of the first run.
+func NewScript(dir fs.FS, name string) Script {
+	return Script{&transport.Script{Text: lua.Timely(dir, name)}}
 }
 
 // Run runs a script on the server that has the keys, and does not repeat it. The keys are no
@@ -58,13 +59,13 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 // of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
 func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
-	return s.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
+	return s.messages.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
 // "publish", or in most clusters "spublish". In a cluster it asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
-	publish, err := s.publishing(ctx)
+	publish, err := s.messages.publishing(ctx)
 	if err == nil && publish != publishPlain {
 		publish = publishSharded
 	}

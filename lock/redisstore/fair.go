@@ -16,54 +16,45 @@ var (
 	fairKeep    = transport.File("fair_keep.lua")
 )
 
-// fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
-type fair struct{ mutex }
-
 func queueKey(at key) key    { return derive("redisson_lock_queue", at) }
 func timeoutsKey(at key) key { return derive("redisson_lock_timeout", at) }
 func placesKey(at key) key   { return derive("leasewheel_lock_places", at) }
 
-// handlers is the waiter's own channel.
-func (fair) handlers(_ *Store, at key, h *driver.Hold) []handler {
-	return []handler{{channelKey(at) + ":" + key(h.Owner), askAgain}}
-}
-
-func (fair) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	reply, err := s.run(ctx, fairAcquire,
-		[]key{at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), channelKey(at)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), h.Queue.Keep.Milliseconds(), publish)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	return answer(reply)
-}
-
-func (fair) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	reply, err := s.run(ctx, fairRelease,
-		[]key{at, queueKey(at), timeoutsKey(at), placesKey(at), channelKey(at)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
+// fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
+var fair = kind{
+	mode: "fair",
+	handlers: func(r request) []handler {
+		return []handler{{channelKey(r.at) + ":" + key(r.Owner), askAgain}} // the waiter's own
+	},
+	acquire: func(r request) (*transport.Call, error) {
+		return newCall(fairAcquire,
+			[]key{r.at, tokenKey(r.at), queueKey(r.at), timeoutsKey(r.at), placesKey(r.at), channelKey(r.at)},
+			r.TTL.Milliseconds(), r.Owner, r.Count, r.store.fenceMillis, r.Queue.Keep.Milliseconds(), r.publish), nil
+	},
+	answer: answer,
+	release: func(r request) (*transport.Call, error) {
+		return newCall(fairRelease,
+			[]key{r.at, queueKey(r.at), timeoutsKey(r.at), placesKey(r.at), channelKey(r.at)},
+			r.Owner, r.Count, r.TTL.Milliseconds(), r.publish), nil
+	},
+	renew:   renew,
+	prolong: prolong,
+	rights: &rights{
+		name: "fair locks", flag: " --fair",
+		commands: []string{
+			"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
+			"zcount @ 0 0", "zmscore @ x", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
+		},
+		keys:     func(at, _, _ key) []key { return []key{queueKey(at), timeoutsKey(at), placesKey(at)} },
+		channels: func(at, _, owner key) []key { return []key{channelKey(at) + ":" + owner} },
+	},
 }
 
 var _ driver.PlaceKeeper = (*Store)(nil)
 
 // KeepPlaces keeps the places of waiters for a fair lock, in one round trip.
 func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
-	if _, err := s.kindOf(driver.KindFair); err != nil {
-		return nil, err
-	}
-	at, err := s.names.key(name)
+	r, _, err := s.request(ctx, driver.KindFair, name)
 	if err != nil || len(owners) == 0 {
 		return nil, err
 	}
@@ -72,7 +63,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 	for _, owner := range owners {
 		args = append(args, owner)
 	}
-	reply, err := s.run(ctx, fairKeep, []key{at, queueKey(at), timeoutsKey(at), placesKey(at)}, args...)
+	reply, err := s.transport.Run(ctx, newCall(fairKeep, []key{r.at, queueKey(r.at), timeoutsKey(r.at), placesKey(r.at)}, args...))
 	if err != nil {
 		return nil, err
 	}

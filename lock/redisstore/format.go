@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // Format is how locks are stored on the server, and so which other clients share them.
@@ -24,40 +25,60 @@ const (
 	FormatPlain
 )
 
+// format is what a Format consists of.
+type format struct {
+	name  string
+	kinds []*kind // by driver.Kind
+	// inspect returns the call that describes a lock. named is set if the caller asked for it
+	// by name, and as is the kind then: other programs have keys that look like locks, too.
+	inspect func(r request, as *kind, named bool) *transport.Call
+	// force returns the call that frees a lock, and publishes the release as its kind does.
+	force func(r request) *transport.Call
+}
+
+var formats = [...]format{
+	FormatRedisson: {"redisson", kinds, inspectRedisson, forceRedisson},
+	FormatPlain: {"plain", []*kind{&plainMutex}, func(r request, _ *kind, named bool) *transport.Call {
+		return plainCall(r.at, "", named)
+	}, func(r request) *transport.Call { return plainCall(r.at, r.publish, true) }},
+}
+
+// kinds are the kinds of lock in Redisson's format.
+var kinds = []*kind{
+	driver.KindMutex: &mutex,
+	driver.KindFair:  &fair,
+	driver.KindRead:  &read,
+	driver.KindWrite: &write,
+
+	driver.KindSemaphore: &semaphore,
+	driver.KindPermit:    &permit,
+	driver.KindLatch:     &latch,
+}
+
+// kind returns a kind of lock in the format.
+func (f *format) kind(k driver.Kind) (*kind, error) {
+	switch {
+	case int(k) >= len(kinds):
+		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, k, driver.ErrNotDone)
+	case int(k) >= len(f.kinds):
+		return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
+	}
+	return f.kinds[k], nil
+}
+
 func (f Format) String() string {
-	switch f {
-	case FormatRedisson:
-		return "redisson"
-	case FormatPlain:
-		return "plain"
+	if int(f) < len(formats) {
+		return formats[f].name
 	}
 	return "unknown"
 }
 
 // ParseFormat returns the format of this name, as String returns it.
 func ParseFormat(name string) (Format, error) {
-	for _, f := range []Format{FormatRedisson, FormatPlain} {
+	for f := range Format(len(formats)) {
 		if f.String() == name {
 			return f, nil
 		}
 	}
 	return 0, fmt.Errorf("redisstore: there is no format %q; accepted are %v and %v", name, FormatRedisson, FormatPlain)
-}
-
-// plainKinds are the kinds of lock in FormatPlain.
-var plainKinds = map[driver.Kind]kind{driver.KindMutex: plainMutex{}}
-
-// kindOf returns the implementation of a kind of lock in the store's format.
-func (s *Store) kindOf(k driver.Kind) (kind, error) {
-	kept, known := kinds[k]
-	switch {
-	case !known:
-		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, k, driver.ErrNotDone)
-	case s.config.Format == FormatRedisson:
-		return kept, nil
-	}
-	if kept, ok := plainKinds[k]; ok {
-		return kept, nil
-	}
-	return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
 }

@@ -29,66 +29,56 @@ var _ driver.Inspector = (*Store)(nil)
 // Inspect describes one lock. One round trip reads its holders and waiters, a second one
 // their clients.
 func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
-	if _, err := s.kindOf(as); err != nil {
-		return driver.Info{}, err
-	}
-	publish, err := s.publishing(ctx)
+	r, k, err := s.request(ctx, as, name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	at, err := s.names.key(name)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	c := s.inspectCall(at, as, publish, true)
-	if s.config.Format == FormatPlain {
-		c = plainCall(at, "", false)
-	}
-	reply, err := s.transport.Run(ctx, c)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	return s.info(ctx, name, reply)
+	return info(ctx, r, name, s.format.inspect(r, k, true))
 }
 
 // ForceRelease frees a lock in one script, which also publishes the release as that kind
 // of lock does.
 func (s *Store) ForceRelease(ctx context.Context, name string) (driver.Info, error) {
-	publish, err := s.publishing(ctx)
+	r, _, err := s.request(ctx, driver.KindMutex, name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	at, err := s.names.key(name)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	c := newCall(forceLock,
-		append(lockKeys(at), channelKey(at), readWriteChannel(at)),
-		driver.MaxTold, publish, string(waitChannel(at)))
-	if s.config.Format == FormatPlain {
-		c = plainCall(at, publish, false)
-	}
-	reply, err := s.transport.Run(ctx, c)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	return s.info(ctx, name, reply)
+	return info(ctx, r, name, s.format.force(r))
 }
 
-// inspectCall returns the call that describes a lock in Redisson's format. named is set if
-// the caller asked for the lock by name: then its holder's owner may have any form.
-func (s *Store) inspectCall(at key, as driver.Kind, publish string, named bool) *transport.Call {
-	mode, channel, asked := "", semaphoreChannel(at), 0
+// info makes an Info from a script's reply and adds the clients' records. Without them it
+// still returns the rest.
+func info(ctx context.Context, r request, name string, c *transport.Call) (driver.Info, error) {
+	reply, err := r.store.transport.Run(ctx, c)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info, err := describe(name, reply)
+	if err == nil {
+		identifyClients(ctx, r.store, []*driver.Info{&info}, new(sync.Map))
+	}
+	return info, err
+}
+
+// inspectRedisson describes a lock of any kind. If the caller asked for it by name, its
+// holder's owner may have any form.
+func inspectRedisson(r request, as *kind, named bool) *transport.Call {
+	mode, channel, asked := "", semaphoreChannel(r.at), 0
 	if named {
 		asked = 1
 	}
-	if counter, ok := kinds[as].(counted); ok {
-		_, keys := counter.counting(s, at, "")
-		mode, channel = modes[as], keys[1]
+	if as.counter != nil {
+		mode, channel = as.mode, as.counting(r.store, r.at, "")[1]
 	}
 	return newCall(inspectLock,
-		append(lockKeys(at), permitsKey(at)),
-		driver.MaxTold, publish, string(waitChannel(at)), mode, string(channel), asked)
+		append(lockKeys(r.at), permitsKey(r.at)),
+		driver.MaxTold, r.publish, string(waitChannel(r.at)), mode, string(channel), asked)
+}
+
+func forceRedisson(r request) *transport.Call {
+	return newCall(forceLock,
+		append(lockKeys(r.at), channelKey(r.at), readWriteChannel(r.at)),
+		driver.MaxTold, r.publish, string(waitChannel(r.at)))
 }
 
 // lockKeys are the keys of any kind of lock that is a hash. inspect.lua and force.lua count
@@ -97,37 +87,6 @@ func lockKeys(at key) []key {
 	return []key{
 		at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), waitQueueKey(at),
 	}
-}
-
-// modes are the scripts' names for the kinds of lock other than a mutex.
-var modes = map[driver.Kind]string{
-	driver.KindFair:      "fair",
-	driver.KindRead:      "read",
-	driver.KindWrite:     "write",
-	driver.KindSemaphore: "semaphore",
-	driver.KindPermit:    "permits",
-	driver.KindLatch:     "latch",
-}
-
-// kindOfMode returns the kind with the mode, by default a mutex.
-func kindOfMode(mode string) driver.Kind {
-	for k, m := range modes {
-		if m == mode {
-			return k
-		}
-	}
-	return driver.KindMutex
-}
-
-// info makes an Info from a script's reply and adds the clients' records. Without them it
-// still returns the rest.
-func (s *Store) info(ctx context.Context, name string, reply any) (driver.Info, error) {
-	info, err := describe(name, reply)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	s.identifyClients(ctx, []*driver.Info{&info}, new(sync.Map))
-	return info, nil
 }
 
 // describe makes an Info from a script's reply.
@@ -150,7 +109,7 @@ func describe(name string, reply any) (driver.Info, error) {
 		info.Foreign = key
 	}
 	info.Count, info.Counted = integer(count), count != ""
-	info.Kind = kindOfMode(mode)
+	info.Kind = driver.Kind(max(slices.IndexFunc(kinds, func(k *kind) bool { return k.mode == mode }), 0))
 	for h := range slices.Chunk(holders, 3) {
 		if info.Kind == driver.KindPermit {
 			info.Holders = append(info.Holders, permitHolder(h))
@@ -216,7 +175,7 @@ const recordsTimeout = time.Second
 
 // identifyClients adds the records that the clients have announced, as far as their nodes
 // answer. A node that does not is added to mute; those in mute are not asked.
-func (s *Store) identifyClients(ctx context.Context, infos []*driver.Info, mute *sync.Map) {
+func identifyClients(ctx context.Context, s *Store, infos []*driver.Info, mute *sync.Map) {
 	records, nodes := make(map[string]*redis.SliceCmd), make(map[string]redis.Pipeliner)
 	eachClient(infos, func(_ *driver.Info, _ *driver.Holder, c *driver.Client) {
 		at := clientKey(c.ID)

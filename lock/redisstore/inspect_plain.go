@@ -13,12 +13,12 @@ var (
 )
 
 // plainCall returns the call that describes a plain lock, and frees it unless publish is
-// empty. listed is set if the caller did not ask for the lock by name: then a string
-// counts as a lock only if it looks like one, since other programs store strings, too.
-func plainCall(at key, publish string, listed bool) *transport.Call {
-	only := 0
-	if listed {
-		only = 1
+// empty. named is set if the caller asked for the lock by name. Otherwise a string counts as
+// a lock only if it looks like one, since other programs store strings, too.
+func plainCall(at key, publish string, named bool) *transport.Call {
+	only := 1
+	if named {
+		only = 0
 	}
 	return newCall(inspectPlain, []key{at, tokenKey(at), channelKey(at)}, publish, only)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
@@ -11,72 +12,118 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// kind implements one kind of lock. Each has a file of its own, and the two sides of a
-// read-write lock have one. A hold has the lock's name, which the server does not know: there
-// the lock is at a key.
-type kind interface {
+// kind is one kind of lock in one format. Each has a file of its own, with its scripts and
+// keys, and the two sides of a read-write lock have one.
+type kind struct {
+	// mode is the name in scripts, "" for a mutex.
+	mode string
 	// handlers returns the channels of the hold's waiter.
-	handlers(s *Store, at key, h *driver.Hold) []handler
-	acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error)
-	release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error)
+	handlers func(r request) []handler
+
+	acquire func(r request) (*transport.Call, error)
+	// answer parses the reply of that.
+	answer func(reply any, h *driver.Hold) (driver.Answer, error)
+	// release is nil for a kind whose holds take nothing.
+	release func(r request) (*transport.Call, error)
+
+	// renew is the script that prolongs any number of holds; nil for holds without leases.
+	renew *transport.Script
+	// prolong adds the keys and arguments of one hold to a call of it.
+	prolong func(c *transport.Call, at key, lease *renewal.Item)
+
+	// counter is the script that reads and changes the count; nil for a kind without one.
+	counter *transport.Script
+	// counting returns its keys: the lock, the channel, the record of a request's outcome.
+	counting func(s *Store, at key, request string) []key
+
+	trace  *trace // by which locks are found; nil if that of another kind suffices
+	rights *rights
 }
 
-// leased is a kind of lock whose holds have leases.
-type leased interface {
-	kind
-	// renewal returns the script that prolongs any number of holds of this kind.
-	renewal() *transport.Script
-	// prolong adds one hold's keys and arguments to a call of that script.
-	prolong(c *transport.Call, at key, lease *renewal.Item)
+// request is what a kind makes a call from. A hold has the lock's name, which the server
+// does not know: there the lock is at a key.
+type request struct {
+	*driver.Hold
+	store   *Store
+	at      key
+	publish string // see messages.publishing
+	token   int64  // proposed, see driver.Fencer
 }
 
-// kinds are the kinds of lock in Redisson's format; kindOf chooses by the format.
-var kinds = map[driver.Kind]kind{
-	driver.KindMutex: mutex{},
-	driver.KindFair:  fair{},
-	driver.KindRead:  read{},
-	driver.KindWrite: write{},
-
-	driver.KindSemaphore: semaphore{},
-	driver.KindPermit:    permit{},
-	driver.KindLatch:     latch{},
+// request returns a request for a lock, and its kind.
+func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r request, k *kind, err error) {
+	if k, err = s.format.kind(as); err != nil {
+		return r, nil, err
+	}
+	r.store = s
+	if r.publish, err = s.messages.publishing(ctx); err != nil {
+		return r, nil, err
+	}
+	r.at, err = s.names.key(name)
+	return r, k, err
 }
 
 // Supports returns an error for a kind of lock that the store does not keep.
 func (s *Store) Supports(k driver.Kind) error {
-	_, err := s.kindOf(k)
+	_, err := s.format.kind(k)
 	return err
 }
 
 // Acquire requests the hold, in one round trip.
 func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
-	k, err := s.kindOf(h.Kind)
+	a, _, err := s.AcquireProposing(ctx, h, 0)
+	return a, err
+}
+
+var _ driver.Fencer = (*Store)(nil)
+
+// AcquireProposing is Acquire, and proposes the token of a mutex. A mutex in [FormatPlain]
+// ignores it.
+func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
+	r, k, err := s.request(ctx, h.Kind, h.Name)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
-	at, err := s.names.key(h.Name)
+	r.Hold, r.token = h, token
+	c, err := k.acquire(r)
 	if err != nil {
-		return driver.Answer{}, err
+		return a, clock, err
 	}
-	return k.acquire(ctx, s, at, h)
+	reply, err := s.transport.Run(ctx, c)
+	if err != nil {
+		return a, clock, err
+	}
+	if a, err = k.answer(reply, h); k == &mutex && a.Verdict == driver.Granted {
+		clock = clockOf(reply)
+	}
+	return a, clock, err
 }
 
 // Release lowers the owner's holds, in one round trip.
 func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
-	k, err := s.kindOf(h.Kind)
-	if err != nil {
-		return false, err
-	}
 	if h.Count == 0 && h.Keep > 0 {
 		item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.Keep}}
 		s.Renew(ctx, item)
 		return item[0].Outcome == renewal.Renewed, item[0].Err
 	}
-	at, err := s.names.key(h.Name)
+	r, k, err := s.request(ctx, h.Kind, h.Name)
+	if err != nil || k.release == nil {
+		return err == nil, err
+	}
+	r.Hold = h
+	c, err := k.release(r)
 	if err != nil {
 		return false, err
 	}
-	return k.release(ctx, s, at, h)
+	reply, err := s.transport.Run(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	code, ok := reply.(int64)
+	if !ok {
+		return false, fault.Unexpected(reply)
+	}
+	return code >= 0, nil
 }
 
 // Group returns the address of the cluster's node that keeps the lock called name. It returns
@@ -93,28 +140,19 @@ func (s *Store) Group(name string, _ any) string {
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	s.transport.RunEach(ctx, len(items), func(i int, join func(*transport.Script, string) *transport.Call) {
 		lease := &items[i]
-		k, err := s.leasedBy(lease.Ref)
+		as, _, ok := driver.ParseRef(lease.Ref) // by default a mutex
+		k, err := s.format.kind(as)
+		switch {
+		case !ok:
+			err = fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", lease.Ref)
+		case err == nil && k.renew == nil:
+			err = fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, as)
+		}
 		at, unfit := s.names.key(lease.Key)
 		if lease.Err = cmp.Or(err, unfit); lease.Err == nil {
-			k.prolong(join(k.renewal(), string(at)), at, lease)
+			k.prolong(join(k.renew, string(at)), at, lease)
 		}
 	}, func(i int, reply any) { renewed(&items[i], reply) })
-}
-
-// leasedBy returns the kind of lock of a lease with that Ref, by default a mutex.
-func (s *Store) leasedBy(ref any) (leased, error) {
-	k, _, ok := driver.ParseRef(ref)
-	if !ok {
-		return nil, fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", ref)
-	}
-	kept, err := s.kindOf(k)
-	if err != nil {
-		return nil, err
-	}
-	if kept, ok := kept.(leased); ok {
-		return kept, nil
-	}
-	return nil, fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, k)
 }
 
 // renewed stores the script's reply for one lease: a code, the ms for which it was prolonged,

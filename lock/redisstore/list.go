@@ -35,7 +35,7 @@ const (
 // takes 5 s at most; a server that does not answer is asked twice.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		publish, err := s.publishing(ctx)
+		publish, err := s.messages.publishing(ctx)
 		var masters []*redis.Client
 		if err == nil {
 			masters, err = s.transport.Masters(ctx)
@@ -48,7 +48,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 		var end context.CancelFunc
 		l.ctx, end = context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(s.subscriber.Context(), end)() // Close waits for the readers
+		defer context.AfterFunc(s.messages.Context(), end)() // Close waits for the readers
 		l.begin(masters)
 		l.yield(yield)
 	}
@@ -63,33 +63,15 @@ type trace struct {
 	locks func(trace key) []key
 }
 
-// traces returns the traces of the locks of the store's format.
-func (s *Store) traces() []trace {
-	itself := trace{
-		keyType: "hash",
-		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
-		locks:   func(trace key) []key { return []key{trace} },
-	}
-	if s.config.Format == FormatPlain {
-		itself.keyType = "string"
-		return []trace{itself}
-	}
-	return []trace{itself, {
-		keyType: "zset",
-		pattern: func(string) string { return "*" + permitsSuffix },
-		locks:   permitsLocks,
-	}}
-}
-
 // lister is one run of a list.
 type lister struct {
 	store   *Store
 	ctx     context.Context // ends with the list
-	publish string          // see Store.publishing
+	publish string          // see messages.publishing
 	prefix  string
 	wanted  func(name string) bool
 	listed  chan listed // closed when every server has been read
-	mute    sync.Map    // see Store.identifyClients
+	mute    sync.Map    // see identifyClients
 }
 
 // listed is a lock, or an error.
@@ -146,7 +128,7 @@ func (l *lister) yield(yield func(driver.Info, error) bool) {
 
 // interrupted returns why the list ended before its end, or nil.
 func (l *lister) interrupted() error {
-	if l.store.subscriber.Context().Err() != nil {
+	if l.store.messages.Context().Err() != nil {
 		return pubsub.ErrClosed
 	}
 	return fault.Classify(l.ctx.Err())
@@ -167,8 +149,11 @@ func (l *lister) send(one listed) bool {
 
 // read lists one server's locks.
 func (l *lister) read(at *redis.Client) {
-	for _, t := range l.store.traces() {
-		if err := l.scan(at, t); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
+	for _, k := range l.store.format.kinds {
+		if k.trace == nil {
+			continue
+		}
+		if err := l.scan(at, k.trace); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
 			return
 		}
 	}
@@ -183,7 +168,7 @@ func (l *lister) failure(at *redis.Client, err error) error {
 }
 
 // scan lists one server's locks that leave a trace.
-func (l *lister) scan(at *redis.Client, t trace) error {
+func (l *lister) scan(at *redis.Client, t *trace) error {
 	pattern := t.pattern(l.store.names.pattern(l.prefix))
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
@@ -204,7 +189,7 @@ func (l *lister) scan(at *redis.Client, t trace) error {
 }
 
 // choose returns the keys of the wanted locks that may have left the traces.
-func (l *lister) choose(traces []string, t trace) (locks []key) {
+func (l *lister) choose(traces []string, t *trace) (locks []key) {
 	for _, trace := range traces {
 		for _, at := range t.locks(key(trace)) {
 			name, ok := l.store.names.name(at)
@@ -222,9 +207,9 @@ func (l *lister) page(at *redis.Client, locks []key) bool {
 		batch := locks[:min(len(locks), detailBatch)]
 		locks = locks[len(batch):]
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
-		infos, err := l.store.inspectAll(bounded, batch, l.publish)
+		infos, err := l.inspect(bounded, batch)
 		cancel()
-		l.store.identifyClients(l.ctx, infos, &l.mute)
+		identifyClients(l.ctx, l.store, infos, &l.mute)
 		for _, info := range infos {
 			if !l.send(listed{info: *info}) {
 				return false
@@ -237,23 +222,19 @@ func (l *lister) page(at *redis.Client, locks []key) bool {
 	return true
 }
 
-// inspectAll reads locks in one pipeline. It returns the held ones, and the first error.
-func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (infos []*driver.Info, failure error) {
+// inspect reads locks in one pipeline. It returns the held ones, and the first error.
+func (l *lister) inspect(ctx context.Context, locks []key) (infos []*driver.Info, failure error) {
 	calls := make([]*transport.Call, len(locks))
 	for i, at := range locks {
-		if s.config.Format == FormatPlain {
-			calls[i] = plainCall(at, "", true)
-		} else {
-			calls[i] = s.inspectCall(at, driver.KindMutex, publish, false)
-		}
+		calls[i] = l.store.format.inspect(request{store: l.store, at: at, publish: l.publish}, &mutex, false)
 	}
 	var refused []key // for the reason refusal
 	var refusal error
-	for i, reply := range s.transport.RunAll(ctx, calls) {
+	for i, reply := range l.store.transport.RunAll(ctx, calls) {
 		err, failed := reply.(error)
 		var info driver.Info
 		if !failed {
-			name, _ := s.names.name(locks[i])
+			name, _ := l.store.names.name(locks[i])
 			info, err = describe(name, reply)
 		}
 		switch {
@@ -265,7 +246,7 @@ func (s *Store) inspectAll(ctx context.Context, locks []key, publish string) (in
 			infos = append(infos, &info)
 		}
 	}
-	if failure == nil && !s.hidden(ctx, refused) {
+	if failure == nil && !hidden(ctx, l.store.client, refused) {
 		failure = refusal
 	}
 	return infos, failure
@@ -281,11 +262,11 @@ func keyRefused(err error) bool {
 // hidden reports whether this user may access none of the locks' keys. SCAN returns all
 // keys, so one without access is no failure. It is a failure if the user may access a lock's
 // key but not another one of the lock.
-func (s *Store) hidden(ctx context.Context, locks []key) bool {
+func hidden(ctx context.Context, client redis.UniversalClient, locks []key) bool {
 	if len(locks) == 0 {
 		return true
 	}
-	pipe := s.client.Pipeline()
+	pipe := client.Pipeline()
 	for _, at := range locks {
 		pipe.Exists(ctx, string(at))
 	}

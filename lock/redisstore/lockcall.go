@@ -1,9 +1,6 @@
 package redisstore
 
 import (
-	"context"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
@@ -14,11 +11,6 @@ func newCall(sc *transport.Script, keys []key, args ...any) *transport.Call {
 		c.Keys[i] = (*string)(&keys[i])
 	}
 	return c
-}
-
-// run runs a script on the server that has the keys.
-func (s *Store) run(ctx context.Context, sc *transport.Script, keys []key, args ...any) (any, error) {
-	return s.transport.Run(ctx, newCall(sc, keys, args...))
 }
 
 // lockCall is a call that acquires or releases one mutex, and all that it points at, in one
@@ -32,16 +24,16 @@ type lockCall struct {
 	at                  key
 	owner               string
 	derived             [4]key
-	publish             string // see Store.publishing
+	publish             string // see messages.publishing
 	life, ttl, proposed int64  // life of the fencing counter and ttl in ms
 }
 
 // newLockCall returns a call without arguments. Its keys are the lock's and those that are
 // derived from it by the prefixes.
-func newLockCall(sc *transport.Script, at key, h *driver.Hold, prefixes []string) *lockCall {
-	c := &lockCall{at: at, owner: h.Owner, ttl: h.TTL.Milliseconds()}
+func newLockCall(sc *transport.Script, r request, prefixes []string) *lockCall {
+	c := &lockCall{at: r.at, owner: r.Owner, publish: r.publish, life: r.store.fenceMillis, ttl: r.TTL.Milliseconds(), proposed: r.token}
 	derived := c.derived[:len(prefixes)]
-	deriveEach(at, prefixes, derived)
+	deriveEach(r.at, prefixes, derived)
 	c.keyList[0] = (*string)(&c.at)
 	for i := range derived {
 		c.keyList[1+i] = (*string)(&derived[i])

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"context"
 	"hash/maphash"
 	"math"
 	"strconv"
@@ -25,23 +24,50 @@ var (
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every
 // release on one channel and ask again. Those of leasewheel enter a wait queue: a release
 // grants the lock to the first of them, on a channel of its own.
-type mutex struct{}
+var mutex = kind{
+	handlers: func(r request) []handler {
+		return []handler{
+			// The channel of all leasewheel clients is first: a client that subscribes to
+			// Redisson's channel without it counts as one of Redisson's.
+			{waitChannel(r.at), ignore},
+			{channelKey(r.at), askAgain},
+			{waitChannel(r.at) + ":" + key(driver.ClientOf(r.Owner)), r.store.secrets.parseGrant},
+		}
+	},
+	acquire: acquireMutex,
+	answer:  answerOfMutex,
+	release: releaseMutex,
+	renew:   renew,
+	prolong: prolong,
+	trace: &trace{
+		keyType: "hash",
+		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
+		locks:   func(trace key) []key { return []key{trace} },
+	},
+	rights: &rights{
+		name: "mutexes", needed: true,
+		commands: []string{
+			"set @ x xx", // the first to write: once a script has, a server out of memory refuses nothing
+			"hget @ x", "hdel @ x", "hset @ x 1 ; hdel @ x", "hexists @ x", "hrandfield @", "get @", "exists @", "pexpire @ 1", "pttl @", "persist @", "time",
+			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
+		},
+		keys: func(at, _, _ key) []key {
+			return []key{
+				at, tokenKey(at), waitQueueKey(at), yieldKey(at), clientKey(transport.HashTag(string(at))),
+				channelKey(at), waitChannel(at), // scripts get channels as keys, too
+			}
+		},
+		channels: func(at, client, _ key) []key {
+			return []key{channelKey(at), waitChannel(at), waitChannel(at) + ":" + client}
+		},
+	},
+}
 
 func waitQueueKey(at key) key { return derive(waitQueuePrefix, at) }
 
 // waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
 // ":" and a client's id it is the channel of that client's grants.
 func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
-
-// handlers begins with the channel of all leasewheel clients: a client that subscribes to
-// Redisson's channel without it counts as one of Redisson's.
-func (mutex) handlers(s *Store, at key, h *driver.Hold) []handler {
-	return []handler{
-		{waitChannel(at), ignore},
-		{channelKey(at), askAgain},
-		{waitChannel(at) + ":" + key(driver.ClientOf(h.Owner)), s.parseGrant},
-	}
-}
 
 // ignore is the parser for a channel without messages.
 func ignore(string) (n driver.Notice, ok bool) { return n, false }
@@ -51,12 +77,12 @@ const maxGrant = 256
 
 // parseGrant parses "<owner> <token> <µs> <ms> <reserved> <secret>". Any other message, also
 // one without the owner's secret, makes the waiter ask: anyone may publish.
-func (s *Store) parseGrant(payload string) (n driver.Notice, ok bool) {
+func (s secrets) parseGrant(payload string) (n driver.Notice, ok bool) {
 	if len(payload) > maxGrant {
 		return n, true
 	}
 	words := strings.Split(payload, " ")
-	if len(words) != 6 || words[5] != s.secret(words[0]) {
+	if len(words) != 6 || words[5] != s.of(words[0]) {
 		return n, true
 	}
 	var numbers [4]int64 // token, µs, ms, reserved
@@ -77,21 +103,24 @@ func number(text string) (n int64, ok bool) {
 	return n, err == nil && len(text) <= 16 && n >= 0 && n <= lua.MaxNumber
 }
 
-// secret returns the word that authenticates a grant to an owner. Only this store, the
-// server and the readers of the wait queue know it.
-func (s *Store) secret(owner string) string {
+// secrets are the words that authenticate grants to owners. Only this store, the server and
+// the readers of the wait queue know them.
+type secrets struct{ seed maphash.Seed }
+
+// of returns the owner's secret.
+func (s secrets) of(owner string) string {
 	return strconv.FormatUint(maphash.String(s.seed, owner), 36)
 }
 
 // member returns the owner's member in the wait queue, "" for an owner that does not
 // wait. With Config.Replicas no owner enters the queue, since a release grants without
 // waiting for replicas.
-func (s *Store) member(h *driver.Hold) string {
-	if !h.Queue.Subscribed || s.config.Replicas > 0 {
+func member(r request) string {
+	if !r.Queue.Subscribed || r.store.config.Replicas > 0 {
 		return ""
 	}
-	provisional := max(cmp.Or(h.Queue.Provisional, h.TTL).Milliseconds(), 1)
-	return h.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(h.Queue.Reserve, 10) + " " + s.secret(h.Owner)
+	provisional := max(cmp.Or(r.Queue.Provisional, r.TTL).Milliseconds(), 1)
+	return r.Owner + " " + strconv.FormatInt(provisional, 10) + " " + strconv.FormatInt(r.Queue.Reserve, 10) + " " + r.store.secrets.of(r.Owner)
 }
 
 var (
@@ -99,63 +128,48 @@ var (
 	releasePrefixes = []string{waitQueuePrefix, tokenPrefix, yieldPrefix, channelPrefix}
 )
 
-func (m mutex) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	a, _, err := m.acquireProposing(ctx, s, at, h, 0)
-	return a, err
+func acquireMutex(r request) (*transport.Call, error) {
+	c := newLockCall(acquire, r, acquirePrefixes)
+	c.Args = append(c.Args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
+	if member := member(r); r.Count > 1 || member != "" || r.Queue.Reserve != 0 {
+		c.Args = append(c.Args, r.Count, member, r.Queue.Reserve)
+	}
+	return &c.Call, nil
 }
 
-// acquireProposing is acquire with a proposed token; see [driver.Fencer].
-func (mutex) acquireProposing(ctx context.Context, s *Store, at key, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return a, clock, err
-	}
-	c := newLockCall(acquire, at, h, acquirePrefixes)
-	c.publish, c.life, c.proposed = publish, s.fenceMillis(), token
-	c.Args = append(c.Args, &c.publish, &c.life, &c.ttl, &c.owner, &c.proposed)
-	member := s.member(h)
-	if h.Count > 1 || member != "" || h.Queue.Reserve != 0 {
-		c.Args = append(c.Args, h.Count, member, h.Queue.Reserve)
-	}
-	reply, err := s.transport.Run(ctx, &c.Call)
-	if err != nil {
-		return a, clock, err
-	}
+func answerOfMutex(reply any, h *driver.Hold) (driver.Answer, error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) < 3 {
-		return a, clock, fault.Unexpected(reply)
+		return driver.Answer{}, fault.Unexpected(reply)
 	}
-	a, err = answer(list[:2])
+	a, err := answer(list[:2], h)
 	switch more, _ := list[2].(int64); {
 	case a.Verdict == driver.Granted:
 		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, clock, fault.Unexpected(reply)
+			return driver.Answer{}, fault.Unexpected(reply)
 		}
 		a.Reserved = more
-		clock = clockOf(list[3:])
 	case more > 0:
 		a.At = time.UnixMicro(more)
 	}
-	return a, clock, err
+	return a, err
 }
 
-// clockOf returns the server's clock from the end of a reply, zero if it has none.
-func clockOf(rest []any) time.Time {
-	if len(rest) != 1 {
+// clockOf returns the server's clock from the end of a mutex's reply, zero if it has none.
+func clockOf(reply any) time.Time {
+	list, _ := reply.([]any)
+	if len(list) != 4 {
 		return time.Time{}
 	}
-	micros, ok := rest[0].(int64)
+	micros, ok := list[3].(int64)
 	if !ok || micros < 0 || micros > lua.MaxNumber {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros)
 }
 
-// fenceMillis returns the life of a fencing counter as scripts take it.
-func (s *Store) fenceMillis() int64 { return max(s.config.FenceTTL, 0).Milliseconds() }
-
 // answer parses a script's reply to an acquisition.
-func answer(reply any) (driver.Answer, error) {
+func answer(reply any, _ *driver.Hold) (driver.Answer, error) {
 	code, value, err := pair(reply)
 	if err != nil {
 		return driver.Answer{}, err
@@ -188,41 +202,20 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
-func (mutex) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	c := newLockCall(release, at, h, releasePrefixes)
-	c.publish, c.life = publish, s.fenceMillis()
+func releaseMutex(r request) (*transport.Call, error) {
+	c := newLockCall(release, r, releasePrefixes)
 	channel := c.Keys[4] // an argument of this script
 	c.Keys = c.Keys[:4]
 	c.Args = append(c.Args, &c.publish, &c.life, channel, &c.owner)
-	member := s.member(h)
-	if h.Count != 0 || member != "" || h.Queue.Granted {
-		c.Args = append(c.Args, h.Count, &c.ttl, member, h.Queue.Granted)
+	if member := member(r); r.Count != 0 || member != "" || r.Queue.Granted {
+		c.Args = append(c.Args, r.Count, &c.ttl, member, r.Queue.Granted)
 	}
-	reply, err := s.transport.Run(ctx, &c.Call)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
+	return &c.Call, nil
 }
 
-func (mutex) renewal() *transport.Script { return renew }
-
-func (mutex) prolong(c *transport.Call, at key, lease *renewal.Item) {
+func prolong(c *transport.Call, at key, lease *renewal.Item) {
 	c.Keys = append(c.Keys, string(at))
 	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
-}
-
-// freed parses a script's reply to a release: whether the owner had the lock.
-func freed(reply any) (held bool, err error) {
-	code, ok := reply.(int64)
-	if !ok {
-		return false, fault.Unexpected(reply)
-	}
-	return code >= 0, nil
 }
 
 // pair splits a script's reply of two integers.

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -20,7 +19,59 @@ var (
 )
 
 // permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.
-type permit struct{}
+var permit = kind{
+	mode:     "permits",
+	handlers: semaphoreHandlers,
+	acquire: func(r request) (*transport.Call, error) {
+		if r.Count > 1 {
+			return nil, fmt.Errorf("%w: several holds of one permit", driver.ErrUnsupported)
+		}
+		id, several, err := permitID(r.Owner, r.Semaphore)
+		return newCall(permitAcquire,
+			[]key{r.at, permitsKey(r.at), tokenKey(r.at), semaphoreChannel(r.at)},
+			r.TTL.Milliseconds(), id, r.store.fenceMillis, r.publish, several), err
+	},
+	answer: func(reply any, h *driver.Hold) (driver.Answer, error) {
+		list, ok := reply.([]any)
+		if !ok || len(list) != 4 {
+			return driver.Answer{}, fault.Unexpected(reply)
+		}
+		a, err := answer(list[:2], h)
+		left, _ := list[2].(int64)
+		a.More = left > 0
+		if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
+			a.Lease = remaining(ms)
+		}
+		return a, err
+	},
+	release: func(r request) (*transport.Call, error) {
+		id, several, err := permitID(r.Owner, r.Semaphore)
+		return newCall(permitRelease,
+			[]key{r.at, permitsKey(r.at), semaphoreChannel(r.at)}, id, r.publish, several), err
+	},
+	renew: permitRenew,
+	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
+		_, s, _ := driver.ParseRef(lease.Ref)
+		id, several, _ := permitID(lease.Owner, s) // what is no id is no permit in use
+		c.Keys = append(c.Keys, string(permitsKey(at)))
+		c.Args = append(c.Args, lease.TTL.Milliseconds(), id, several)
+	},
+	counter: permitsCount,
+	counting: func(s *Store, at key, request string) []key {
+		return append(semaphore.counting(s, at, request), permitsKey(at))
+	},
+	trace: &trace{
+		keyType: "zset",
+		pattern: func(string) string { return "*" + permitsSuffix },
+		locks:   permitsLocks,
+	},
+	rights: &rights{
+		flag:     " --semaphore",
+		commands: []string{"unlink @", "zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0"},
+		keys:     func(at, _, _ key) []key { return []key{permitsKey(at)} },
+		channels: func(at, _, _ key) []key { return nil },
+	},
+}
 
 // permitsKey is the key of the permits in use.
 func permitsKey(at key) key { return holdsTag(at) + permitsSuffix }
@@ -51,69 +102,4 @@ func permitID(owner string, s driver.Semaphore) (id string, several int64, err e
 		return "", 0, fmt.Errorf("redisstore: invalid owner of %d permits; accepted are 1 to %d, and an owner that begins with 32 hexadecimal digits", several, driver.MaxSeveral)
 	}
 	return string(raw), several, nil
-}
-
-func (permit) handlers(s *Store, at key, h *driver.Hold) []handler {
-	return semaphore{}.handlers(s, at, h)
-}
-
-func (permit) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	if h.Count > 1 {
-		return driver.Answer{}, fmt.Errorf("%w: several holds of one permit", driver.ErrUnsupported)
-	}
-	id, several, err := permitID(h.Owner, h.Semaphore)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	reply, err := s.run(ctx, permitAcquire,
-		[]key{at, permitsKey(at), tokenKey(at), semaphoreChannel(at)},
-		h.TTL.Milliseconds(), id, s.fenceMillis(), publish, several)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	list, ok := reply.([]any)
-	if !ok || len(list) != 4 {
-		return driver.Answer{}, fault.Unexpected(reply)
-	}
-	a, err := answer(list[:2])
-	left, _ := list[2].(int64)
-	a.More = left > 0
-	if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
-		a.Lease = remaining(ms)
-	}
-	return a, err
-}
-
-func (permit) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	id, several, err := permitID(h.Owner, h.Semaphore)
-	if err != nil {
-		return false, err
-	}
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	reply, err := s.run(ctx, permitRelease,
-		[]key{at, permitsKey(at), semaphoreChannel(at)}, id, publish, several)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
-}
-
-func (permit) renewal() *transport.Script { return permitRenew }
-
-func (permit) prolong(c *transport.Call, at key, lease *renewal.Item) {
-	_, s, _ := driver.ParseRef(lease.Ref)
-	id, several, _ := permitID(lease.Owner, s) // what is no id is no permit in use
-	c.Keys = append(c.Keys, string(permitsKey(at)))
-	c.Args = append(c.Args, lease.TTL.Milliseconds(), id, several)
-}
-
-func (permit) counting(_ *Store, at key, request string) (*transport.Script, []key) {
-	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request), permitsKey(at)}
 }

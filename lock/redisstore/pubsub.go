@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
@@ -91,21 +93,37 @@ func askAgain(string) (driver.Notice, bool) { return driver.Notice{}, true }
 
 // Subscribe calls notify for every message on the lock's channels.
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
-	k, err := s.kindOf(h.Kind)
+	r, k, err := s.request(ctx, h.Kind, h.Name)
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.names.key(h.Name)
-	if err != nil {
-		return nil, err
+	r.Hold = h
+	return s.messages.subscribe(ctx, k.handlers(r), notify)
+}
+
+// messages are the subscriptions of a store, and how its releases are published.
+type messages struct {
+	*pubsub.Subscriber
+	transport *transport.Transport
+	client    redis.UniversalClient
+	cluster   *redis.ClusterClient // nil if there is one server, as far as pub/sub goes
+	mode      PubSub
+	able      atomic.Pointer[string] // the command that publishes releases, once known
+}
+
+func newMessages(client redis.UniversalClient, mode PubSub, t *transport.Transport) *messages {
+	m := &messages{client: client, mode: mode, transport: t}
+	if c, ok := client.(*redis.ClusterClient); ok && c.Options().ClusterSlots == nil {
+		m.cluster = c
 	}
-	return s.subscribe(ctx, k.handlers(s, at, h), notify)
+	m.Subscriber = pubsub.New(m.node, t.Doubt)
+	return m
 }
 
 // subscribe subscribes to channels of the kind, or kinds, of pub/sub on which they are
 // published.
-func (s *Store) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
-	publish, err := s.publishing(ctx)
+func (m *messages) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
+	publish, err := m.publishing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +136,16 @@ func (s *Store) subscribe(ctx context.Context, handlers []handler, notify func(d
 			all = append(all, one)
 		}
 	}
-	return s.subscriber.Subscribe(ctx, all, notify)
+	return m.Subscribe(ctx, all, notify)
 }
 
 // node returns the node of a channel's subscription: in a cluster the master of its slot,
 // whose scripts count the subscribers.
-func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
-	if s.single() {
-		return pubsub.Node{Client: s.client}, nil
+func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
+	if m.cluster == nil {
+		return pubsub.Node{Client: m.client}, nil
 	}
-	master, err := s.transport.Master(ctx, channel.Name)
+	master, err := m.transport.Master(ctx, channel.Name)
 	if err != nil {
 		return pubsub.Node{}, err
 	}
@@ -138,38 +156,27 @@ func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, 
 	return n, nil
 }
 
-// single reports whether there is one server, as far as pub/sub goes.
-func (s *Store) single() bool { return s.cluster == nil || s.cluster.Options().ClusterSlots != nil }
-
 // publishing returns how releases are published, see publish.lua. In a cluster it asks the
 // masters once for sharded pub/sub.
-func (s *Store) publishing(ctx context.Context) (string, error) {
-	if s.single() || s.config.PubSub == PubSubOff {
+func (m *messages) publishing(ctx context.Context) (string, error) {
+	if m.cluster == nil || m.mode == PubSubOff {
 		return publishPlain, nil
 	}
-	able, err := s.able(ctx)
-	if err != nil {
-		return "", err
-	}
-	return s.config.PubSub.publishing(able)
-}
-
-// able returns "spublish" if the cluster has sharded pub/sub, else "publish".
-func (s *Store) able(ctx context.Context) (string, error) {
-	if known := s.publish.Load(); known != nil {
-		return *known, nil
-	}
-	err := s.transport.AnyMaster(ctx, func(master *redis.Client) error {
-		publish, err := publishingOf(ctx, master)
-		if err == nil {
-			s.publish.CompareAndSwap(nil, &publish)
+	known := m.able.Load()
+	if known == nil {
+		err := m.transport.AnyMaster(ctx, func(master *redis.Client) error {
+			publish, err := publishingOf(ctx, master)
+			if err == nil {
+				m.able.CompareAndSwap(nil, &publish)
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
 		}
-		return err
-	})
-	if err != nil {
-		return "", err
+		known = m.able.Load()
 	}
-	return *s.publish.Load(), nil
+	return m.mode.publishing(*known)
 }
 
 // publishingOf returns the publish command that one master of a cluster supports.

@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"context"
-
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
@@ -44,78 +42,59 @@ func holdsKey(at key, owner string) key {
 // writerField is a writer's field in the lock's hash.
 func writerField(owner string) string { return owner + ":write" }
 
+func readWriteHandlers(r request) []handler {
+	return []handler{{readWriteChannel(r.at), skipRepeated}}
+}
+
 // read keeps [driver.KindRead]: the read side of Redisson's RReadWriteLock.
-type read struct{}
-
-func (read) handlers(_ *Store, at key, _ *driver.Hold) []handler {
-	return []handler{{readWriteChannel(at), skipRepeated}}
+var read = kind{
+	mode:     "read",
+	handlers: readWriteHandlers,
+	acquire: func(r request) (*transport.Call, error) {
+		return newCall(readAcquire,
+			[]key{r.at, tokenKey(r.at), holdsKey(r.at, r.Owner), claimKey(r.at)},
+			r.TTL.Milliseconds(), r.Owner, r.Count, r.store.fenceMillis, writerField(r.ReadWrite.Under)), nil
+	},
+	answer: answer,
+	release: func(r request) (*transport.Call, error) {
+		return newCall(readRelease,
+			[]key{r.at, readWriteChannel(r.at), holdsKey(r.at, r.Owner)},
+			r.Owner, r.Count, r.TTL.Milliseconds(), r.publish), nil
+	},
+	renew: readRenew,
+	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
+		c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
+		c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
+	},
+	rights: &rights{
+		name: "read-write locks", flag: " --read-write",
+		commands: []string{"del @", "hlen @", "type @", "unlink @"},
+		keys: func(at, _, owner key) []key {
+			return []key{holdsKey(at, string(owner)), claimKey(at), readWriteChannel(at)}
+		},
+		channels: func(at, _, _ key) []key { return []key{readWriteChannel(at)} },
+	},
 }
 
-func (read) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	reply, err := s.run(ctx, readAcquire,
-		[]key{at, tokenKey(at), holdsKey(at, h.Owner), claimKey(at)},
-		h.TTL.Milliseconds(), h.Owner, h.Count, s.fenceMillis(), writerField(h.ReadWrite.Under))
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	return answer(reply)
-}
-
-func (read) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	reply, err := s.run(ctx, readRelease,
-		[]key{at, readWriteChannel(at), holdsKey(at, h.Owner)},
-		h.Owner, h.Count, h.TTL.Milliseconds(), publish)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
-}
-
-func (read) renewal() *transport.Script { return readRenew }
-
-func (read) prolong(c *transport.Call, at key, lease *renewal.Item) {
-	c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
-	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
-}
-
-// write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
-type write struct{}
-
-func (write) handlers(_ *Store, at key, _ *driver.Hold) []handler {
-	return []handler{{readWriteChannel(at), skipRepeated}}
-}
-
-func (write) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	reply, err := s.run(ctx, writeAcquire,
-		[]key{at, tokenKey(at), claimKey(at)},
-		h.TTL.Milliseconds(), writerField(h.Owner), h.Count, s.fenceMillis(), h.ReadWrite.BlockReaders.Milliseconds())
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	return answer(reply)
-}
-
-func (write) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	reply, err := s.run(ctx, writeRelease,
-		[]key{at, readWriteChannel(at), claimKey(at)},
-		writerField(h.Owner), h.Count, h.TTL.Milliseconds(), publish)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
-}
-
-func (write) renewal() *transport.Script { return writeRenew }
-
-func (write) prolong(c *transport.Call, at key, lease *renewal.Item) {
-	c.Keys = append(c.Keys, string(at))
-	c.Args = append(c.Args, lease.TTL.Milliseconds(), writerField(lease.Owner))
+// write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock. Its rights are
+// those of the read side.
+var write = kind{
+	mode:     "write",
+	handlers: readWriteHandlers,
+	acquire: func(r request) (*transport.Call, error) {
+		return newCall(writeAcquire,
+			[]key{r.at, tokenKey(r.at), claimKey(r.at)},
+			r.TTL.Milliseconds(), writerField(r.Owner), r.Count, r.store.fenceMillis, r.ReadWrite.BlockReaders.Milliseconds()), nil
+	},
+	answer: answer,
+	release: func(r request) (*transport.Call, error) {
+		return newCall(writeRelease,
+			[]key{r.at, readWriteChannel(r.at), claimKey(r.at)},
+			writerField(r.Owner), r.Count, r.TTL.Milliseconds(), r.publish), nil
+	},
+	renew: writeRenew,
+	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
+		c.Keys = append(c.Keys, string(at))
+		c.Args = append(c.Args, lease.TTL.Milliseconds(), writerField(lease.Owner))
+	},
 }

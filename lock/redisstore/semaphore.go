@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"context"
-
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
@@ -18,22 +16,42 @@ var (
 // semaphore keeps [driver.KindSemaphore]: Redisson's RSemaphore. Its permits have no
 // owners. The server therefore remembers requests, so that a repeated one does not take,
 // or give, twice.
-type semaphore struct{}
+var semaphore = kind{
+	mode:     "semaphore",
+	handlers: semaphoreHandlers,
+	acquire: func(r request) (*transport.Call, error) {
+		return newCall(semaphoreAcquire,
+			[]key{r.at, requestKey(r.at, r.Owner)},
+			r.Semaphore.Permits, requestMillis(r.Hold)), nil
+	},
+	answer: shared,
+	release: func(r request) (*transport.Call, error) {
+		owed := 0
+		if r.Semaphore.Owed {
+			owed = 1
+		}
+		return newCall(semaphoreRelease,
+			[]key{r.at, requestKey(r.at, r.Owner), semaphoreChannel(r.at)},
+			r.Semaphore.Permits, requestMillis(r.Hold), owed, r.publish, driver.MaxCount), nil
+	},
+	counter: permitsCount,
+	counting: func(_ *Store, at key, request string) []key {
+		return []key{at, semaphoreChannel(at), requestKey(at, request)}
+	},
+	rights: &rights{
+		name: "semaphores and latches", flag: " --semaphore",
+		commands: []string{"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @"},
+		keys: func(at, _, owner key) []key {
+			return []key{requestKey(at, string(owner)), semaphoreChannel(at)}
+		},
+		channels: func(at, _, _ key) []key { return []key{semaphoreChannel(at)} },
+	},
+}
 
 func semaphoreChannel(at key) key { return derive("redisson_sc", at) }
 
-func (semaphore) handlers(_ *Store, at key, _ *driver.Hold) []handler {
-	return []handler{{semaphoreChannel(at), askAgain}}
-}
-
-func (semaphore) acquire(ctx context.Context, s *Store, at key, h *driver.Hold) (driver.Answer, error) {
-	reply, err := s.run(ctx, semaphoreAcquire,
-		[]key{at, requestKey(at, h.Owner)},
-		h.Semaphore.Permits, requestMillis(h))
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	return shared(reply)
+func semaphoreHandlers(r request) []handler {
+	return []handler{{semaphoreChannel(r.at), askAgain}}
 }
 
 // requestMillis is how long a request of the hold is remembered, in ms.
@@ -41,46 +59,10 @@ func requestMillis(h *driver.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 
 // shared parses a script's reply to an acquisition without tokens that other owners may
 // share: it is the amount left.
-func shared(reply any) (driver.Answer, error) {
-	a, err := answer(reply)
+func shared(reply any, h *driver.Hold) (driver.Answer, error) {
+	a, err := answer(reply, h)
 	if a.Verdict == driver.Granted {
 		a.More, a.Token = a.Token > 0, 0
 	}
 	return a, err
-}
-
-func (semaphore) release(ctx context.Context, s *Store, at key, h *driver.Hold) (held bool, err error) {
-	publish, err := s.publishing(ctx)
-	if err != nil {
-		return false, err
-	}
-	owed := 0
-	if h.Semaphore.Owed {
-		owed = 1
-	}
-	reply, err := s.run(ctx, semaphoreRelease,
-		[]key{at, requestKey(at, h.Owner), semaphoreChannel(at)},
-		h.Semaphore.Permits, requestMillis(h), owed, publish, driver.MaxCount)
-	if err != nil {
-		return false, err
-	}
-	return freed(reply)
-}
-
-func (semaphore) counting(_ *Store, at key, request string) (*transport.Script, []key) {
-	return permitsCount, []key{at, semaphoreChannel(at), requestKey(at, request)}
-}
-
-// forget shortens the life of the records of answered requests.
-func (s *Store) forget(ctx context.Context, c *driver.Count) (driver.Counted, error) {
-	at, err := s.names.key(c.Name)
-	if err != nil || len(c.Forget) == 0 {
-		return driver.Counted{}, err
-	}
-	records := make([]key, len(c.Forget))
-	for i, owner := range c.Forget {
-		records[i] = requestKey(at, owner)
-	}
-	_, err = s.run(ctx, semaphoreForget, records, c.Keep.Milliseconds())
-	return driver.Counted{}, err
 }

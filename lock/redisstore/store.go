@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
@@ -91,13 +89,14 @@ type Store struct {
 	client      redis.UniversalClient
 	cluster     *redis.ClusterClient // the client, if it is of a cluster; else nil
 	config      Config
+	format      *format
 	names       mapping
 	owned       bool // Close closes the client too
-	subscriber  *pubsub.Subscriber
 	transport   *transport.Transport
-	seed        maphash.Seed           // of the secrets in messages
-	pageTimeout time.Duration          // see pageTimeout; tests lengthen it
-	publish     atomic.Pointer[string] // the command that publishes releases, once known
+	messages    *messages
+	secrets     secrets
+	fenceMillis int64         // the life of a fencing counter as scripts take it
+	pageTimeout time.Duration // see pageTimeout; tests lengthen it
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -137,10 +136,13 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, config: c, names: names, seed: maphash.MakeSeed(), pageTimeout: pageTimeout}
+	s := &Store{
+		client: client, config: c, format: &formats[c.Format], names: names, secrets: secrets{maphash.MakeSeed()},
+		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout,
+	}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
-	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
+	s.messages = newMessages(client, c.PubSub, s.transport)
 	return s, nil
 }
 
@@ -153,7 +155,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // batches in flight, which end by the deadlines of their requests, and for a subscription
 // connection that is being made: 2 s at most, or until a subscriber's later deadline.
 func (s *Store) Close() error {
-	s.subscriber.Close()
+	s.messages.Close()
 	s.transport.Close()
 	if s.owned {
 		return s.client.Close()
@@ -165,7 +167,7 @@ var announce = transport.File("announce.lua")
 
 // Announce records the identity of c, for people who look at the server.
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	_, err := s.run(ctx, announce, []key{clientKey(c.ID)},
-		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label)
+	_, err := s.transport.Run(ctx, newCall(announce, []key{clientKey(c.ID)},
+		ttl.Milliseconds(), c.Host, c.Process, c.PID, c.Since.UTC().Format(time.RFC3339), c.Label))
 	return err
 }

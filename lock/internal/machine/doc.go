@@ -80,5 +80,6 @@ package machine
 // What every kind of lock means: doc.go, state.go, and a file for each kind.
 // Tests: lock/redisstore/differential_test.go, lock/memstore/suite_test.go, machine_test.go, property_test.go.
 //
-// What stores in this module share beside it: requests.go, subscribers.go.
-// Tests: lock/memstore/suite_test.go.
+// What stores in this module share beside it: requests.go, subscribers.go. What is stored of a
+// state: code.go. What the end of a process frees: owners.go.
+// Tests: lock/memstore/suite_test.go, lock/filestore/suite_test.go, property_test.go.

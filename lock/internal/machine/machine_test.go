@@ -269,6 +269,15 @@ func TestTokens(t *testing.T) {
 	reserved := next(func(h *driver.Hold) { h.Queue.Reserve = 1 << 20 })
 	assert.Equal(t, n.now.Add(-10*time.Millisecond).UnixMicro(), reserved.Token)
 	assert.Equal(t, n.now.UnixMicro(), reserved.Token+reserved.Reserved)
+	raised := n.now.Add(time.Hour).UnixMicro()
+	assert.False(t, n.Fence(n.now, a, raised), "it does not hold the mutex")
+	n.pass(time.Minute)
+	assert.Equal(t, n.now.UnixMicro(), next().Token)
+	require.Equal(t, granted, n.verdict(a))
+	assert.True(t, n.Fence(n.now, a, raised-1))
+	assert.True(t, n.Fence(n.now, a, 1), "it is beyond")
+	n.free(a)
+	assert.Equal(t, raised+16, next().Token)
 }
 
 func TestFairOrder(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // claims is what the callers believe: a hold lasts from its grant for its TTL, unless it is
@@ -76,6 +77,22 @@ func drawHold(t *rapid.T, kinds ...driver.Kind) *driver.Hold {
 	return h
 }
 
+// restore replaces the state by what is read of what is written of it. What is cut off is bad.
+func (n *name) restore(t *rapid.T) {
+	var out, in machine.Coder
+	n.Code(&out)
+	in = machine.Coder{Bytes: out.Bytes, Reading: true}
+	restored := machine.State{Listening: n.Listening, Others: n.Others, OthersListening: n.OthersListening}
+	if restored.Code(&in); in.Bad || len(in.Bytes) > 0 {
+		t.Fatalf("%x is not read: %x is left", out.Bytes, in.Bytes)
+	}
+	cut := machine.Coder{Bytes: out.Bytes[:rapid.IntRange(0, len(out.Bytes)-1).Draw(t, "bytes")], Reading: true}
+	if new(machine.State).Code(&cut); !cut.Bad {
+		t.Fatalf("%x is read although it is cut off", out.Bytes)
+	}
+	n.State = restored
+}
+
 // No two owners hold a lock at the same time, except for readers, and those under the writer;
 // tokens grow; a grant is repeated with its token.
 func TestLocksExclude(t *testing.T) {
@@ -128,6 +145,7 @@ func TestLocksExclude(t *testing.T) {
 			},
 			"unsubscribe": func(*rapid.T) { c.topics = nil },
 			"": func(t *rapid.T) {
+				c.restore(t)
 				c.receive(t)
 				c.check(t)
 			},
@@ -170,6 +188,7 @@ func TestPermitsAreConserved(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
+				n.restore(t)
 				sum := n.count(driver.KindSemaphore, driver.CountRead, 0, "").Count
 				for _, permits := range taken {
 					sum += permits
@@ -197,6 +216,7 @@ func TestExpiringPermitsAreConserved(t *testing.T) {
 			"release": func(t *rapid.T) { n.free(draw(t)) },
 			"renew":   func(t *rapid.T) { n.Renew(n.now, draw(t)) },
 			"": func(t *rapid.T) {
+				n.restore(t)
 				if info := n.Inspect(n.now, driver.KindPermit); info.Count+info.HolderCount != 5 || info.Count < 0 {
 					t.Fatalf("%d available, %d in use", info.Count, info.HolderCount)
 				}

@@ -39,6 +39,26 @@ func (r *Requests) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer
 	return a, err
 }
 
+// AcquireProposing requests a mutex and proposes its token, see [driver.Fencer].
+func (r *Requests) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
+	err = r.Step(ctx, h.Name, func(s *State, now time.Time) (sent []Message) {
+		if a, sent = s.AcquireProposing(now, h, token); a.Verdict == driver.Granted {
+			clock = now
+		}
+		return sent
+	})
+	return a, clock, err
+}
+
+// Fence raises the last token of a mutex, see [driver.Fencer].
+func (r *Requests) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
+	err = r.Step(ctx, h.Name, func(s *State, now time.Time) []Message {
+		held = s.Fence(now, h, token)
+		return nil
+	})
+	return held, err
+}
+
 // Release lowers the holds of an owner, see [driver.Store].
 func (r *Requests) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	err = r.Step(ctx, h.Name, func(s *State, now time.Time) (sent []Message) {

@@ -137,6 +137,16 @@ func (s *State) AcquireProposing(now time.Time, h *driver.Hold, token int64) (dr
 	return s.Acquire(now, h)
 }
 
+// Fence raises the last token to token at least, if the owner holds the mutex; see
+// [driver.Fencer].
+func (s *State) Fence(now time.Time, h *driver.Hold, token int64) (held bool) {
+	s.begin(now)
+	if held = s.holds(h); held {
+		s.token = max(s.token, (token+15)/16*16)
+	}
+	return held
+}
+
 // Release lowers the owner's holds to h.Count, or lets the last one end h.Keep from now. It
 // reports whether the owner had the hold. Without one an owner leaves the queue.
 func (s *State) Release(now time.Time, h *driver.Hold) (held bool, _ []Message) {

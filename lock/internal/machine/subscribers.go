@@ -26,10 +26,12 @@ func (all Subscribers) Add(b *Subscriber) {
 // Remove ends a subscription.
 func (all Subscribers) Remove(b *Subscriber) {
 	for _, t := range b.Topics {
-		all[t] = slices.DeleteFunc(all[t], func(other *Subscriber) bool { return other == b })
-		if len(all[t]) == 0 {
+		kept := slices.DeleteFunc(all[t], func(other *Subscriber) bool { return other == b })
+		if len(kept) == 0 {
 			delete(all, t)
+			continue
 		}
+		all[t] = kept
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package backend makes backends of the conformance suite for stores on Redis, in the test's
-// process and on real servers.
+// Package backend makes backends of the conformance suite: on Redis, in the test's process and on
+// real servers, and in memory.
 package backend
 
 import (

@@ -57,7 +57,7 @@ var Uses = []Use{
   ~leasewheel_request:{orders:*}:????????-????-????-????-????????????:*
   ~redisson_sc:{orders:*} ~redisson_countdownlatch__channel__{orders:*}
   &redisson_sc:{orders:*} &redisson_countdownlatch__channel__{orders:*}
-  +type +del +getrange +incrby +decrby
+  +type +del +getrange +incrby +decrby +unlink
   +zadd +zcount +zrange +zrem +zremrangebyrank +zscore`,
 	},
 	{

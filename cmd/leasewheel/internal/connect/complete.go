@@ -36,7 +36,7 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 	}
 	defer servers.Close()
 	for _, server := range servers {
-		locker, err := lock.New(server.Store, lock.Config{RequestTimeout: RequestTimeout})
+		locker, err := lock.New(server.Locks(), lock.Config{RequestTimeout: RequestTimeout})
 		if err != nil {
 			return nil
 		}

@@ -20,10 +20,14 @@ var (
 // repetitions. Without it a server that hangs is noticed after several time-outs.
 type requestLimit time.Duration
 
-// LimitRequests bounds each request of the client, also those to the nodes of a cluster.
-func LimitRequests(client redis.UniversalClient, limit time.Duration) {
-	client.AddHook(requestLimit(limit))
-	if cluster, ok := client.(*redis.ClusterClient); ok {
+// LimitRequests bounds each request to the server, also those to the nodes of a cluster. Files
+// need no bound beside that of each request.
+func (s *Server) LimitRequests(limit time.Duration) {
+	if s.files != nil {
+		return
+	}
+	s.Client.AddHook(requestLimit(limit))
+	if cluster, ok := s.Client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(requestLimit(limit)) })
 	}
 }

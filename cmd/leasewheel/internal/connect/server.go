@@ -18,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/filestore"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -27,11 +29,14 @@ const URLVariable = "REDIS_URL"
 // errNoServer is the error of a command line that names no server.
 var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + URLVariable)
 
-// Flags name the Redis server, or several of them, and how to connect to them.
+// Flags name the Redis server, or several of them, and how to connect to them; or the folder of
+// locks that need none.
 type Flags struct {
 	URLs []string // their passwords show in the process list; file and the environment hide them
 	File string   // contains the URLs
 	ConnectionFlags
+
+	folder folderFlags
 }
 
 // Register registers the flags.
@@ -88,8 +93,9 @@ func (s *Flags) ResolveOne(fallback string) (string, error) {
 
 // Server is a connection to the Redis server and the store of locks upon it.
 type Server struct {
-	Client redis.UniversalClient
-	Store  *redisstore.Store
+	Client redis.UniversalClient // nil: the locks are in files
+	Store  *redisstore.Store     // nil: the locks are in files
+	files  *filestore.Store
 	prefix string // of the locks' keys
 	url    string // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
@@ -178,8 +184,21 @@ func addressOf(rawURL string) string {
 	return cmp.Or(u.Host, u.Path)
 }
 
+// Locks returns the store of the locks.
+func (s *Server) Locks() driver.Store {
+	if s.files != nil {
+		return s.files
+	}
+	return s.Store
+}
+
 // Close closes the store and its client.
-func (s *Server) Close() error { return errors.Join(s.Store.Close(), s.Client.Close()) }
+func (s *Server) Close() error {
+	if s.files != nil {
+		return s.files.Close()
+	}
+	return errors.Join(s.Store.Close(), s.Client.Close())
+}
 
 // tlsConfig returns the TLS configuration of the flags, or nil if none is about
 // TLS.

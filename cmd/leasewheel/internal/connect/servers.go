@@ -26,6 +26,8 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	switch {
 	case err != nil:
 		return nil, err
+	case s.folder.path != "" || len(urls) == 0 && s.folder.registered:
+		return s.openFolder(urls, c)
 	case len(urls) == 0:
 		return nil, errNoServer
 	case len(urls)%2 == 0:
@@ -49,7 +51,7 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 // Store returns the store of the locks on the servers, and a function that closes it.
 func (n Servers) Store() (driver.Store, func() error, error) {
 	if len(n) == 1 {
-		return n[0].Store, func() error { return nil }, nil
+		return n[0].Locks(), func() error { return nil }, nil
 	}
 	var stores []driver.Store
 	for _, server := range n {

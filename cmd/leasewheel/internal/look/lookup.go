@@ -40,6 +40,7 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&l.json, "json", false, jsonUsage)
+	l.flags.RegisterFolder(flags)
 	l.flags.Register(flags)
 	l.stored.Register(flags)
 }
@@ -54,8 +55,9 @@ func (l *lookup) open(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
+	l.flags.ReportFolder(cmd.ErrOrStderr(), l.servers)
 	for _, server := range l.servers {
-		locker, err := lock.New(server.Store, lock.Config{RequestTimeout: connect.RequestTimeout})
+		locker, err := lock.New(server.Locks(), lock.Config{RequestTimeout: connect.RequestTimeout})
 		if err != nil {
 			l.close()
 			return err

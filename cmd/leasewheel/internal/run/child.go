@@ -4,6 +4,7 @@ package run
 
 import (
 	"errors"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,10 @@ type childSpec struct {
 	// policy is how the command ends if this process dies without a chance to end it,
 	// where the system supports that.
 	policy lossPolicy
+
+	// presence is a file that the process has open which then ends the command; see
+	// connect.Servers.
+	presence *os.File
 }
 
 // startChild starts the command, or returns why it cannot.

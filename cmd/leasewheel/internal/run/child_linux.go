@@ -84,9 +84,13 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	}
 	ours, theirs := os.NewFile(uintptr(ends[0]), "guard"), os.NewFile(uintptr(ends[1]), "guarded")
 	defer theirs.Close()
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}
+	if spec.presence != nil {
+		files = append(files, spec.presence)
+	}
 	process, err := os.StartProcess("/proc/self/exe", []string{"leasewheel", guardCommand}, &os.ProcAttr{
 		Env:   os.Environ(),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+		Files: files,
 		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
 	if err != nil {

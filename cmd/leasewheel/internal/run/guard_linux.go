@@ -22,6 +22,10 @@ const guardCommand = "run-guard"
 // guardFile is the guard's end of the socket that connects it to leasewheel run.
 const guardFile = 3
 
+// presenceFile keeps locks in files until the guard has ended the command of a killed leasewheel
+// run. It stays open.
+const presenceFile = 4
+
 // guardOrder is a message to the guard: first the command to start, later that the
 // command is being ended, and how. Paths, arguments and variables are bytes: as strings,
 // those that are not UTF-8 would change in JSON.
@@ -69,6 +73,7 @@ func GuardCommands() []*cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			socket := os.NewFile(guardFile, "guarded")
 			unix.CloseOnExec(guardFile)
+			unix.CloseOnExec(presenceFile) // if there is one
 			g := &guarding{out: json.NewEncoder(socket), in: json.NewDecoder(socket)}
 			if err := g.in.Decode(&g.order); err != nil {
 				return exit.UsageError(cmd, errors.New("only leasewheel run starts this command"))

@@ -56,6 +56,10 @@ leasewheel is killed.
 During an outage of the server, run waits: with -w for that time, without it until a
 signal comes. With -n it tries the server for about a second.
 
+Without a server, on Linux, the lock is in a folder, /tmp/leasewheel-UID or --dir: among
+this user's processes on this machine. If leasewheel is killed, it is free as soon as
+COMMAND has been ended.
+
 The server is a Redis server, named by --redis, by --redis-file, which keeps the
 password out of the process list, or by REDIS_URL:
 redis://[[user]:password@]host[:port][/db], rediss:// with TLS, unix:///path.
@@ -102,6 +106,7 @@ const example = `  leasewheel run nightly -- backup --all
   leasewheel run --read catalog -- ./report            # with other readers, without the importer
   leasewheel run --permits 3 gpu -- ./train            # three at once in the whole fleet
   leasewheel run -n -E 0 --hold-at-least 1m report -- ./report  # from cron, on every machine
+  leasewheel run --dir ~/.cache/locks -s photos -- ./index   # on this machine, no server
   leasewheel run --redis-file /run/secrets/redis job -- ./job
   leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
 
@@ -160,6 +165,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
 	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
+	r.server.RegisterFolder(flags)
 	r.server.Register(flags)
 	r.stored.Register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
@@ -330,6 +336,7 @@ func (r *command) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, err)
 	}
+	r.server.ReportFolder(r.stderr, servers)
 	soon, cancel := context.WithTimeout(cmd.Context(), identityTimeout)
 	defer cancel()
 	if err := servers.Independent(soon); err != nil {
@@ -499,12 +506,19 @@ func (r *command) refused(err error) error {
 func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy lossPolicy) error {
 	terminal := openTerminal()
 	defer terminal.close()
+	presence, err := r.servers.Presence()
+	if err != nil {
+		r.unlock(lease)
+		return exit.Errorf(exit.Unavailable, "%w", err)
+	}
 	command, err := startChild(childSpec{
-		path:   r.path,
-		argv:   r.argv,
-		env:    r.environment(lease),
-		policy: policy,
+		path:     r.path,
+		argv:     r.argv,
+		env:      r.environment(lease),
+		policy:   policy,
+		presence: presence,
 	})
+	presence.Close() // of nil it does nothing
 	if err != nil {
 		r.unlock(lease)
 		return exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))

@@ -12,8 +12,8 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"io/fs"
 	"regexp"
-	"strings"
 	"sync"
 )
 
@@ -36,16 +36,17 @@ type Text struct {
 func File(name string) func() *Text {
 	return sync.OnceValue(func() *Text {
 		included := make(map[string]bool)
-		return newText(expand(name, included), included)
+		return newText(expand(files, name, included), included)
 	})
 }
 
-// Timely returns a function that returns the script made of sources, which see the functions of
-// clock.lua and number.lua.
-func Timely(sources ...string) func() *Text {
+// Timely returns a function that returns the script in a file of dir. It includes deadline.lua,
+// and sees the functions of clock.lua and number.lua.
+func Timely(dir fs.FS, name string) func() *Text {
 	return sync.OnceValue(func() *Text {
 		included := make(map[string]bool)
-		return newText(expand("deadline.lua", included)+expand("number.lua", included)+strings.Join(sources, "\n"), included)
+		source := expand(files, "deadline.lua", included) + expand(files, "number.lua", included)
+		return newText(source+expand(dir, name, included), included)
 	})
 }
 
@@ -57,16 +58,16 @@ func newText(source string, included map[string]bool) *Text {
 var include = regexp.MustCompile(`(?m)^-- include: (\w+\.lua)$`)
 
 // expand returns the text of a file, unless it is included already.
-func expand(name string, included map[string]bool) string {
+func expand(dir fs.FS, name string, included map[string]bool) string {
 	if included[name] {
 		return ""
 	}
 	included[name] = true
-	text, err := files.ReadFile(name)
+	text, err := fs.ReadFile(dir, name)
 	if err != nil {
 		panic(err) // a line names a file that does not exist
 	}
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
-		return expand(include.FindStringSubmatch(line)[1], included)
+		return expand(dir, include.FindStringSubmatch(line)[1], included)
 	})
 }

@@ -26,7 +26,7 @@ func TestFilesIncludeWhatTheyUse(t *testing.T) {
 		name := e.Name()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			chunk, err := parse.Parse(strings.NewReader(expand(name, map[string]bool{})), name)
+			chunk, err := parse.Parse(strings.NewReader(expand(files, name, map[string]bool{})), name)
 			require.NoError(t, err)
 			proto, err := lua.Compile(chunk, name)
 			require.NoError(t, err)

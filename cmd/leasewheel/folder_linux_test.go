@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+)
+
+// Without a server the locks are in a folder, and run reports that in one line.
+func TestRunWithoutAServer(t *testing.T) {
+	t.Parallel()
+	env := []string{defaultFolder + "=" + t.TempDir() + "/locks"}
+	p := commandtest.Start(t, env, runLock("job", sh("echo held; read x"))...)
+	require.Equal(t, "held", p.Line())
+	p.RequireOneLine("no server is named")
+
+	other := commandtest.Start(t, env, runLock("job", sh("true"), "-n")...)
+	assert.Equal(t, exit.NotAcquired, other.Wait())
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"inspect", "job"}} {
+		other := commandtest.Start(t, env, args...)
+		assert.Equal(t, exit.OK, other.Wait(), args)
+		assert.Regexp(t, `(?s)job.*sh`, other.Stdout.String(), "the name and the label")
+	}
+	unlock := commandtest.Start(t, env, "unlock", "--force", "job")
+	assert.Equal(t, exit.OK, unlock.Wait())
+	next := commandtest.Start(t, env, runLock("job", sh("true"), "-n")...)
+	assert.Equal(t, exit.OK, next.Wait())
+}
+
+// A folder that is named is not reported.
+func TestRunInAFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir() + "/locks"
+	p := commandtest.Start(t, nil, runLock("job", sh("exit 3"), "--dir", folder)...)
+	assert.Equal(t, 3, p.Wait())
+	assert.Empty(t, p.Stderr.String())
+	for message, flags := range map[string][]string{
+		"--dir excludes --redis": {"--redis", "redis://127.0.0.1:1"},
+		"--dir has no server":    {"--prefix", "a:"},
+	} {
+		p := commandtest.Call(t, nil, runLock("job", sh("true"), append(flags, "--dir", folder)...)...)
+		assert.Equal(t, exit.Usage, p.Wait())
+		p.RequireOneLine(message)
+	}
+	require.NoError(t, os.Chmod(folder, 0o755)) //nolint:gosec // it is refused
+	p = commandtest.Call(t, nil, runLock("job", sh("true"), "--dir", folder)...)
+	assert.Equal(t, exit.Usage, p.Wait())
+	p.RequireOneLine("open to other users (mode 755)")
+}
+
+// The lock of a killed run is free as soon as nothing is left of its command, and no sooner:
+// its TTL does not end within the test.
+func TestRunKilledInAFolder(t *testing.T) {
+	t.Parallel()
+	env := []string{defaultFolder + "=" + t.TempDir() + "/locks"}
+	p, pids := startFamily(t, env, "--grace", "200ms")
+	waiting := commandtest.Start(t, env, runLock("job", sh("echo held; read x"))...)
+	waiting.AwaitError("no server is named")
+	require.NoError(t, p.Cmd.Process.Kill())
+	require.Equal(t, "held", waiting.Line())
+	assert.True(t, allGone(pids), "the command of the first holder")
+}

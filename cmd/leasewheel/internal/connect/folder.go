@@ -1,0 +1,75 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/filestore"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// DefaultFolder returns the folder of locks if no server is named: the same for every process of
+// the user, whether it was started by cron, a service or a login, which have other runtime
+// directories and TMPDIRs.
+var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.Geteuid()) }
+
+// folderFlags name the folder of locks between the processes of one machine.
+type folderFlags struct {
+	registered bool
+	path       string
+}
+
+// RegisterFolder registers the flag of commands whose locks need no server.
+func (s *Flags) RegisterFolder(flags *pflag.FlagSet) {
+	s.folder.registered = true
+	flags.StringVar(&s.folder.path, "dir", "", "lock among this user's processes on this machine, in this `folder`, with no server (default without one: /tmp/leasewheel-UID)")
+}
+
+// openFolder returns the locks in a folder. What belongs to a server is refused: its URL may have
+// been left out by mistake.
+func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) {
+	_, emptyVariable := os.LookupEnv(URLVariable)
+	named := s.folder.path != ""
+	switch settings := c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto; {
+	case named && len(s.URLs)+len(s.File) > 0:
+		return nil, errors.New("--dir excludes --redis and --redis-file")
+	case named && s.ConnectionFlags != ConnectionFlags{}, named && settings && len(urls) == 0:
+		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --redis-… do not belong to it")
+	case !named && (settings || emptyVariable || len(s.URLs) > 0 || s.ConnectionFlags != ConnectionFlags{}):
+		return nil, errNoServer
+	}
+	path := s.folder.path
+	if !named {
+		path = DefaultFolder()
+	}
+	store, err := filestore.New(path)
+	switch {
+	case errors.Is(err, driver.ErrUnsupported) && !named:
+		return nil, errNoServer
+	case err != nil:
+		return nil, err
+	}
+	return Servers{{files: store, Address: path}}, nil
+}
+
+// ReportFolder prints where the locks are if the command line does not name a server or a folder.
+func (s *Flags) ReportFolder(stderr io.Writer, n Servers) {
+	if s.folder.path == "" && n[0].files != nil {
+		fmt.Fprintf(stderr, "leasewheel: no server is named: locks are in %s, for this user's processes on this machine (--dir names it)\n", output.Quoted(n[0].Address))
+	}
+}
+
+// Presence returns a file that keeps what this process has locked from being free at once when
+// it ends, for a process that goes on; nil for locks on a server.
+func (n Servers) Presence() (*os.File, error) {
+	if n[0].files == nil {
+		return nil, nil
+	}
+	return n[0].files.Presence()
+}

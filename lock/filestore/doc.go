@@ -1,0 +1,60 @@
+// Package filestore keeps locks in a folder of one Linux machine, with no server: they exclude
+// the processes of one user. It locks nothing on other machines and refuses the file systems of
+// networks, such as NFS: for several machines take a store on a server, such as package
+// redisstore. On other systems New returns an error that matches driver.ErrUnsupported.
+//
+//	store, err := filestore.New("/run/user/1000/orders")
+//	locker, err := lock.New(store, lock.Config{})
+//
+// It is flock(1) with what that lacks: leases that end if their holder hangs, fencing tokens,
+// queues, read-write locks, semaphores, inspection. Every kind of lock is supported.
+//
+// # The end of a process
+//
+// The kernel shows when a process has ended, however that was: what it held is free at once, and
+// the next waiter is woken, also if the process was killed between a release and its message.
+// Permits of a semaphore that do not expire stay taken, and so does what is kept by
+// driver.Hold.Keep. A store that is closed leaves its locks to their TTLs, as on every store. A
+// process that is only stopped keeps its locks for their TTLs. Stopped in the middle of a
+// request, which takes some µs, it delays the other requests for that name: they fail at their
+// deadlines, after ten seconds at most, with an error that matches driver.ErrUnavailable.
+//
+// # What survives
+//
+// A process that is killed while it writes leaves the state of before or of after. TTLs count by
+// the system's time since its start, which no one sets and which includes suspend. With the next
+// start of the system all locks have ended, so nothing is synced to the disk. Fencing tokens grow
+// beyond that: they begin with the clock in µs. Only if that was set back, and the folder is lost
+// or damaged by a power failure, may they shrink. To delete the folder is to lose the locks.
+//
+// # Files
+//
+// The folder must belong to the user alone (mode 700). It has a file for each name, and a named
+// pipe for each store, by which processes wake each other. What has ended is removed within a
+// minute or two, by any store that is open. Processes in containers share a folder if they run on
+// one kernel, as one user, in one time namespace.
+//
+// A pair of Lock and Unlock costs the store about 20 µs, on any file system, since nothing is
+// synced.
+package filestore
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
+// lock/internal/machine/doc.go.
+// Tests: suite_test.go, suite_real_test.go.
+//
+// What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
+// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228.
+//
+// Messages, and the end of a process: peers.go, subscription.go Store.ended(),
+// lock/internal/machine/owners.go.
+// Tests: store_test.go, killed_test.go. Planted: 229.
+//
+// The folder, the time, what is removed: folder.go, clock.go, sweep.go.
+// Tests: store_test.go. Planted: 230.
+//
+// The folder of the command: cmd/leasewheel/internal/connect/folder.go.
+// Tests: cmd/leasewheel/folder_linux_test.go.

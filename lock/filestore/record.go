@@ -1,0 +1,146 @@
+//go:build linux
+
+package filestore
+
+import (
+	"slices"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// record is what is stored of one name: its state, and which processes it concerns. A process
+// is named by the id of its store; see peers.
+type record struct {
+	boot  int64 // the folder's clock, see clock
+	name  string
+	state machine.State
+	waits []wait
+	of    map[string]string // the store of each of the state's owners; "" if only the TTL ends what it has
+}
+
+// wait is a store's subscription to a topic.
+type wait struct {
+	topic machine.Topic
+	store string
+}
+
+func (r *record) code(c *machine.Coder) {
+	machine.Int(c, &r.boot)
+	c.Text(&r.name)
+	r.state.Code(c)
+	machine.List(c, &r.waits, func(w *wait) {
+		codeTopic(c, &w.topic)
+		c.Text(&w.store)
+	})
+	machine.Map(c, &r.of, c.Text)
+}
+
+func codeTopic(c *machine.Coder, t *machine.Topic) {
+	machine.Int(c, &t.Kind)
+	c.Text(&t.Of)
+}
+
+// encode returns what coding writes.
+func encode(code func(*machine.Coder)) []byte {
+	c := machine.Coder{Bytes: make([]byte, 0, 256)}
+	code(&c)
+	return c.Bytes
+}
+
+// decode reads what encode has returned, and reports whether that is complete.
+func decode(b []byte, code func(*machine.Coder)) bool {
+	c := machine.Coder{Bytes: b, Reading: true}
+	code(&c)
+	return !c.Bad && len(c.Bytes) == 0
+}
+
+// read decodes a record. Of one that was stored before the system was started, and of one that
+// a power failure has damaged, the token is left, if anything.
+func (r *record) read(b []byte, boot int64) {
+	if len(b) > 0 && !decode(b, r.code) {
+		*r = record{}
+	}
+	if r.boot != boot {
+		r.state.Lose()
+		r.boot, r.waits, r.of = boot, nil, nil
+	}
+}
+
+// stores returns the other stores that hold the lock or wait for it: holders first.
+func (r *record) stores(own string) (ids []string) {
+	add := func(id string) {
+		if id != "" && id != own && !slices.Contains(ids, id) && len(ids) < maxPeers {
+			ids = append(ids, id)
+		}
+	}
+	for _, owner := range r.state.Owners() {
+		add(r.of[owner])
+	}
+	for _, w := range r.waits {
+		add(w.store)
+	}
+	return ids
+}
+
+// own records which store an owner belongs to.
+func (r *record) own(owner, store string) {
+	if r.of == nil {
+		r.of = make(map[string]string)
+	}
+	r.of[owner] = store
+}
+
+// assign records which store each owner of the state belongs to: new ones to the store id.
+func (r *record) assign(id string) {
+	owners := r.state.Owners()
+	of := make(map[string]string, len(owners))
+	for _, owner := range owners {
+		store, known := r.of[owner]
+		if !known {
+			store = id
+		}
+		of[owner] = store
+	}
+	r.of = of
+}
+
+// message is a notice for another store's subscriptions. Without a name it is for all of them.
+type message struct {
+	name string
+	machine.Message
+}
+
+func (m *message) code(c *machine.Coder) {
+	n := &m.Notice
+	c.Text(&m.name)
+	codeTopic(c, &m.To)
+	c.Text(&n.Owner)
+	machine.Int(c, &n.Token)
+	machine.Int(c, &n.Reserved)
+	machine.Int(c, &n.TTL)
+	micros := int64(0)
+	if !n.At.IsZero() {
+		micros = n.At.UnixMicro()
+	}
+	if machine.Int(c, &micros); micros != 0 {
+		n.At = timeOf(micros)
+	}
+}
+
+// announced is the record of a client, until its end.
+type announced struct {
+	driver.Client
+	ends  int64 // µs
+	since int64
+}
+
+func (a *announced) code(c *machine.Coder) {
+	c.Text(&a.ID)
+	c.Text(&a.Host)
+	c.Text(&a.Process)
+	machine.Int(c, &a.PID)
+	c.Text(&a.Label)
+	machine.Int(c, &a.since)
+	machine.Int(c, &a.ends)
+}

@@ -1,0 +1,376 @@
+//go:build linux
+
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// bubbled returns the system of a bubble, since a start called id.
+func bubbled(id string, mail *mailboxes) system {
+	start := time.Now()
+	return system{format + " " + id, func() time.Duration { return time.Since(start) }, time.Now, syscall.Pwrite, mail.open}
+}
+
+func openIn(t testing.TB, folder string, s system) *Store {
+	store, err := open(folder, s)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func hold(k driver.Kind, name, owner string) *driver.Hold {
+	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: time.Hour}
+}
+
+func acquire(t testing.TB, s *Store, h *driver.Hold) driver.Answer {
+	t.Helper()
+	a, err := s.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	return a
+}
+
+// What a process held is free once it has ended, of each kind; what a store held that was closed
+// is not, and neither is what was kept.
+func TestTheEndOfAProcess(t *testing.T) {
+	const permit = "00000000000000000000000000000001"
+	for _, k := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
+		for name, leave := range map[string]func(*Store){
+			"killed": func(s *Store) { _ = s.finish(peers.abandon) },
+			"closed": func(s *Store) { _ = s.Close() },
+		} {
+			t.Run(k.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					folder, system := t.TempDir(), bubbled("bubble", newMailboxes())
+					require.NoError(t, os.Chmod(folder, 0o700)) //nolint:gosec // a folder
+					mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+					h, other := hold(k, "a", "me:1"), hold(k, "a", "you:1")
+					if k == driver.KindRead {
+						other.Kind = driver.KindWrite
+					}
+					if k == driver.KindPermit {
+						h.Owner, other.Owner = permit, "1"+permit[1:]
+						_, err := mine.Count(t.Context(), &driver.Count{Kind: k, Name: "a", Op: driver.CountCreate, N: 1, Request: "1"})
+						require.NoError(t, err)
+					}
+					notices := make(chan driver.Notice, 100)
+					sub, err := theirs.Subscribe(t.Context(), other, func(n driver.Notice) { notices <- n })
+					require.NoError(t, err)
+					defer sub.Close()
+					require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
+					require.Equal(t, driver.Refused, acquire(t, theirs, other).Verdict)
+					leave(mine)
+					synctest.Wait()
+					if a := acquire(t, theirs, other); name == "closed" {
+						assert.Equal(t, driver.Refused, a.Verdict)
+						assert.Empty(t, notices)
+					} else {
+						assert.Equal(t, driver.Granted, a.Verdict)
+						assert.NotEmpty(t, notices)
+					}
+				})
+			})
+		}
+	}
+}
+
+// silent are peers that send nothing.
+type silent struct{ peers }
+
+func (silent) send(string, []byte) {}
+
+// A process may end between a release, which grants the lock to a waiter, and its message.
+func TestAReleaseWithoutItsMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+		mine.peers = silent{mine.peers}
+		waiting := hold(driver.KindMutex, "a", "you:1")
+		waiting.Queue.Subscribed = true
+		notices := make(chan driver.Notice, 100)
+		sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+		require.NoError(t, err)
+		defer sub.Close()
+		acquire(t, mine, hold(driver.KindMutex, "a", "me:1"))
+		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+		_, err = mine.Release(t.Context(), &driver.Hold{Name: "a", Owner: "me:1"})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Empty(t, notices)
+		_ = mine.finish(peers.abandon)
+		synctest.Wait()
+		require.NotEmpty(t, notices)
+		assert.Equal(t, driver.Notice{}, <-notices)
+		assert.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+	})
+}
+
+// A hold that is kept outlives its process.
+func TestWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+		h := hold(driver.KindMutex, "a", "me:1")
+		acquire(t, mine, h)
+		h.Count, h.Keep = 0, time.Minute
+		held, err := mine.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.True(t, held)
+		_ = mine.finish(peers.abandon)
+		assert.Equal(t, driver.Answer{Wait: time.Minute}, acquire(t, theirs, hold(driver.KindMutex, "a", "you:1")))
+	})
+}
+
+// With the next start of the system all locks have ended, and tokens are larger, although the
+// wall clock was set back and the lock's file was removed.
+func TestTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir() + "/locks"
+		first := openIn(t, folder, bubbled("first", newMailboxes()))
+		h := hold(driver.KindMutex, "a", "me:1")
+		time.Sleep(time.Hour)
+		last := acquire(t, first, h)
+		_, err := first.Release(t.Context(), &driver.Hold{Name: "a", Owner: "me:1"})
+		require.NoError(t, err)
+		kept := acquire(t, first, hold(driver.KindMutex, "b", "me:1"))
+		time.Sleep(5 * sweepEvery)
+		names, err := first.names("")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b"}, names, "a was removed")
+		require.NoError(t, first.Close())
+
+		next := bubbled("next", newMailboxes())
+		next.wall = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+		second := openIn(t, folder, next)
+		assert.Greater(t, acquire(t, second, hold(driver.KindMutex, "a", "you:1")).Token, last.Token)
+		assert.Greater(t, acquire(t, second, hold(driver.KindMutex, "b", "you:1")).Token, kept.Token)
+
+		next.id = "2" + next.id[1:]
+		_, err = open(folder, next)
+		require.ErrorContains(t, err, "another version of leasewheel")
+	})
+}
+
+// What has ended is removed, without a further request: locks, records of clients, and pipes of
+// processes that have ended, but only once nothing belongs to them.
+func TestWhatIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		for i := range 20 {
+			acquire(t, s, hold(driver.KindMutex, fmt.Sprint(i), "me:1"))
+		}
+		require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me"}, time.Minute))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, pathOfStores, other.id), nil, 0o600)) // for its pipe
+		acquire(t, other, hold(driver.KindFair, "dead", "you:1"))
+		_ = other.finish(peers.abandon)
+		files := func() (n int) {
+			for _, path := range []string{pathOfLocks, pathOfClients, pathOfStores} {
+				found, err := filepath.Glob(filepath.Join(folder, path, "*", "*"))
+				require.NoError(t, err)
+				n += len(found)
+			}
+			found, err := filepath.Glob(filepath.Join(folder, pathOfStores, "*"))
+			require.NoError(t, err)
+			return n + len(found)
+		}
+		assert.Equal(t, 20+1+1+1, files())
+		time.Sleep(5 * sweepEvery)
+		assert.Equal(t, 20, files())
+		time.Sleep(time.Hour + 5*sweepEvery)
+		assert.Zero(t, files())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		assert.Nil(t, s.sweeps, "nothing is left that ends")
+	})
+}
+
+// A process that is stopped in the middle of a request fails the requests for its name at their
+// deadlines, and no others.
+func TestAStoppedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openIn(t, t.TempDir()+"/locks", bubbled("bubble", newMailboxes()))
+		stopped, err := s.open(t.Context(), fileOf(pathOfLocks, "a"), true)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			begin := time.Now()
+			_, err = s.Acquire(ctx, hold(driver.KindMutex, "a", "me:1"))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrNotDone)
+			require.ErrorIs(t, err, errBusy)
+			assert.LessOrEqual(t, time.Since(begin), lockWait+maxPause)
+		}
+		acquire(t, s, hold(driver.KindMutex, "b", "me:1"))
+		stopped.close()
+		assert.Equal(t, driver.Granted, acquire(t, s, hold(driver.KindMutex, "a", "me:1")).Verdict)
+	})
+}
+
+// Who waits for a file that is removed meanwhile uses the next one.
+func TestARemovedFile(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	path := fileOf(pathOfLocks, "a")
+	first, err := s.open(t.Context(), path, true)
+	require.NoError(t, err)
+	waiting := make(chan *file)
+	go func() {
+		second, _ := s.open(context.Background(), path, true)
+		waiting <- second
+	}()
+	for opened := 0; opened < 2; { // the second waits, or will
+		links, err := filepath.Glob("/proc/self/fd/*")
+		require.NoError(t, err)
+		opened = 0
+		for _, link := range links {
+			if target, _ := os.Readlink(link); strings.HasSuffix(target, path) {
+				opened++
+			}
+		}
+	}
+	first.remove()
+	first.close()
+	second := <-waiting
+	require.NotNil(t, second)
+	require.NoError(t, second.write([]byte("content")))
+	second.close()
+	third, err := s.open(t.Context(), path, false)
+	require.NoError(t, err)
+	assert.Equal(t, "content", string(third.content))
+	third.close()
+}
+
+func mustSystem(t testing.TB) system {
+	s, err := linux()
+	require.NoError(t, err)
+	return s
+}
+
+// A write that breaks off leaves what was there, or what was written.
+func TestBrokenWrites(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	var files atomic.Int64
+	rapid.Check(t, func(rt *rapid.T) {
+		left := -1 // bytes until the writes break off
+		s.pwrite = func(fd int, b []byte, at int64) (int, error) {
+			if left < 0 || left >= len(b) {
+				left = max(left-len(b), -1)
+				return syscall.Pwrite(fd, b, at)
+			}
+			n, _ := syscall.Pwrite(fd, b[:left], at)
+			left = 0
+			return n, errors.New("killed")
+		}
+		path := fileOf(pathOfLocks, fmt.Sprint(files.Add(1)))
+		var want []byte
+		for range rapid.IntRange(1, 20).Draw(rt, "writes") {
+			f, err := s.open(t.Context(), path, true)
+			require.NoError(rt, err)
+			require.Equal(rt, string(want), string(f.content))
+			next := rapid.SliceOfN(rapid.Byte(), 1, 6000).Draw(rt, "content")
+			left = -1
+			if rapid.Bool().Draw(rt, "breaks") {
+				left = rapid.IntRange(0, len(next)+slotSize-1).Draw(rt, "after")
+			}
+			if err = f.write(next); err == nil {
+				want = next
+			}
+			if left = -1; rapid.IntRange(0, 9).Draw(rt, "remove") == 0 {
+				f.remove()
+				want = nil
+			}
+			f.close()
+		}
+		f, err := s.open(t.Context(), path, true)
+		require.NoError(rt, err)
+		require.Equal(rt, string(want), string(f.content))
+		f.remove()
+		f.close()
+	})
+}
+
+// A store whose pipe was full is told that it may have missed messages.
+func TestAFullPipe(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	for _, size := range []int{10, 100, 1500, pipeBuf / 2} {
+		var received, missed atomic.Int64
+		begun, reading := make(chan struct{}, 1), make(chan struct{})
+		p, err := openFIFO(s.fd, fmt.Sprint("full", size), func([]byte) {
+			if received.Add(1) == 1 {
+				begun <- struct{}{}
+				<-reading
+			}
+		}, func() { missed.Add(1) })
+		require.NoError(t, err)
+		s.peers.send(fmt.Sprint("full", size), make([]byte, size))
+		<-begun
+		assert.Zero(t, missed.Load())
+		const sent = 8000
+		for range sent {
+			s.peers.send(fmt.Sprint("full", size), make([]byte, size))
+		}
+		close(reading)
+		for missed.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		p.close()
+		assert.Less(t, received.Load(), int64(sent))
+	}
+}
+
+// What another user could have prepared, or what other machines share, is refused.
+func TestFoldersThatAreRefused(t *testing.T) {
+	parent := t.TempDir()
+	good := filepath.Join(parent, "good")
+	s, err := New(good)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	for _, path := range []string{pathOfClock, pathOfLocks, pathOfStores} {
+		stat, err := os.Stat(filepath.Join(good, path))
+		require.NoError(t, err)
+		assert.Zero(t, stat.Mode().Perm()&0o077, path)
+	}
+	require.NoError(t, os.Symlink(good, filepath.Join(parent, "link")))
+	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused
+	require.NoError(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
+	for name, message := range map[string]string{"link": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
+		_, err := New(filepath.Join(parent, name))
+		require.ErrorContains(t, err, message)
+	}
+	require.ErrorContains(t, private(uint32(os.Geteuid()+1), unix.S_IFDIR|0o700), "belongs to user") //nolint:gosec // a user's id
+	require.ErrorContains(t, local(unix.NFS_SUPER_MAGIC), "NFS")
+	require.ErrorContains(t, local(-0xACB2BE), "CIFS") // 0xFF534D42 as an int32
+	require.NoError(t, local(unix.TMPFS_MAGIC))
+
+	victim := filepath.Join(parent, "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	s, err = New(good)
+	require.NoError(t, err)
+	defer s.Close()
+	path := filepath.Join(good, fileOf(pathOfLocks, "a"))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.Symlink(victim, path))
+	_, err = s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
+	require.ErrorIs(t, err, unix.ELOOP)
+	text, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(text))
+}

@@ -1,0 +1,148 @@
+//go:build linux
+
+package filestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// subscription is one to the topics of a waiter. The record has the topics of each store, and
+// the store its subscriptions.
+type subscription struct {
+	machine.Subscriber
+	s    *Store
+	name string
+}
+
+// closeWait bounds for how long the end of a subscription waits for its file. Without it the
+// next message, or the next request for the name, removes the store's topic.
+const closeWait = 20 * time.Millisecond
+
+// Subscribe has notify called with every notice for a waiter, see [driver.Store].
+func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	b := &subscription{machine.Subscriber{Topics: machine.Topics(h), Notify: notify, Store: s}, s, h.Name}
+	s.mu.Lock()
+	if s.subs[b.name] == nil {
+		s.subs[b.name] = make(machine.Subscribers)
+	}
+	s.subs[b.name].Add(&b.Subscriber)
+	s.mu.Unlock()
+	if err := s.change(ctx, b.name, tidy); err != nil {
+		b.remove()
+		return nil, err
+	}
+	return b, nil
+}
+
+// tidy drops subscriptions, beside what every step does.
+func tidy(w *work, _ time.Time) []machine.Message {
+	w.unsubscribe()
+	return nil
+}
+
+// Close ends the subscription.
+func (b *subscription) Close() {
+	if b.remove() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+		defer cancel()
+		b.s.change(ctx, b.name, tidy) //nolint:errcheck // see closeWait
+	}
+}
+
+// remove ends it in the process, and reports whether the record has a topic too many.
+func (b *subscription) remove() (last bool) {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	all := b.s.subs[b.name]
+	all.Remove(&b.Subscriber)
+	for _, t := range b.Topics {
+		last = last || all[t] == nil
+	}
+	if len(all) == 0 {
+		delete(b.s.subs, b.name)
+	}
+	return last
+}
+
+// deliver delivers messages, to other processes and in this one.
+func (s *Store) deliver(out []outgoing) {
+	for i := range out {
+		o := &out[i]
+		if o.store == s.id {
+			s.notify(&o.message)
+			continue
+		}
+		b := encode(o.code)
+		if len(b) > pipeBuf/2 { // a shorter one has the same effect, later
+			gap := message{}
+			b = encode(gap.code)
+		}
+		s.peers.send(o.store, b)
+	}
+}
+
+// receive delivers a message of another process.
+func (s *Store) receive(b []byte) {
+	var m message
+	if !decode(b, m.code) || m.name == "" {
+		s.missed()
+	} else if !s.notify(&m) {
+		ctx, cancel := context.WithTimeout(s.ending, closeWait)
+		defer cancel()
+		s.change(ctx, m.name, tidy) //nolint:errcheck // see closeWait
+	}
+}
+
+// notify delivers a message in the process, and reports whether there was a subscription.
+func (s *Store) notify(m *message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.subs[m.name]
+	all.Deliver(m.Message)
+	return all[m.To] != nil
+}
+
+// missed notifies all subscriptions, after messages may have been lost.
+func (s *Store) missed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.subs {
+		all.DeliverAll(driver.Notice{})
+	}
+}
+
+// watch has this store notice when a process ends that is before its waiters for a name.
+func (s *Store) watch(name string, r *record) {
+	s.mu.Lock()
+	waits := s.subs[name] != nil
+	s.mu.Unlock()
+	if waits {
+		for _, id := range r.stores(s.id) {
+			s.peers.watch(id, func() { s.ended(id) })
+		}
+	}
+}
+
+// ended has the waiters of this store ask again: the process of another one has ended. It may
+// have held their locks, or have released one and ended before it has sent the message.
+func (s *Store) ended(id string) {
+	died := s.peers.look(id) == dead
+	s.mu.Lock()
+	names := make([]string, 0, len(s.subs))
+	for name := range s.subs {
+		names = append(names, name)
+	}
+	s.mu.Unlock()
+	for _, name := range names {
+		s.change(s.ending, name, tidy) //nolint:errcheck // the waiters ask again
+		if died {
+			s.mu.Lock()
+			s.subs[name].DeliverAll(driver.Notice{})
+			s.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package filestore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	// sweepEvery is how often the stores of a folder remove what has ended, together.
+	sweepEvery = time.Minute
+	// closeSweep bounds the sweep of a store that is closed, as of a process that lives for less.
+	closeSweep = 50 * time.Millisecond
+	// sweepWait bounds the wait of a sweep for a file that is in use.
+	sweepWait = 5 * time.Millisecond
+)
+
+// planSweep has a sweep follow a request.
+func (s *Store) planSweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sweeps == nil {
+		s.sweeps = time.AfterFunc(sweepEvery, func() {
+			s.mu.Lock()
+			s.sweeps = nil
+			s.mu.Unlock()
+			if s.sweep(sweepEvery / 2) {
+				s.planSweep()
+			}
+		})
+	}
+}
+
+// sweep removes what has ended, for so long, unless another store does it in this minute. It
+// reports whether something is left that will end.
+func (s *Store) sweep(within time.Duration) (left bool) {
+	done, err := s.use()
+	if err != nil {
+		return false
+	}
+	defer done()
+	end := s.now().Add(within)
+	if !s.claimSweep() {
+		return true
+	}
+	var gone []string
+	for _, id := range s.list(pathOfStores) {
+		if strings.HasPrefix(pathOfStores+id, pathOfNew) || s.peers.look(id) == dead {
+			gone = append(gone, id)
+		}
+	}
+	complete := true
+	for path := range s.files(pathOfLocks) {
+		if s.ending.Err() != nil || s.now().After(end) {
+			return true
+		}
+		l, ok := s.tidyFile(path)
+		left, complete = left || l, complete && ok
+	}
+	for path := range s.files(pathOfClients) {
+		left = s.forget(path) || left
+	}
+	for _, id := range gone { // nothing belongs to them any more
+		path := pathOfStores + id
+		if complete && (!strings.HasPrefix(path, pathOfNew) || s.old(path)) {
+			unix.Unlinkat(s.fd, path, 0) //nolint:errcheck // the next sweep does it
+		}
+	}
+	return left
+}
+
+// claimSweep reports whether a sweep is due, which is this store's then.
+func (s *Store) claimSweep() bool {
+	f, err := s.open(s.ending, pathOfClock, true)
+	if err != nil {
+		return false
+	}
+	defer f.close()
+	var c clock
+	now := s.now().UnixMicro()
+	if !decode(f.content, c.code) || c.base != s.base || now < c.sweep {
+		return false
+	}
+	c.sweep = now + sweepEvery.Microseconds()
+	return f.write(encode(c.code)) == nil
+}
+
+// tidyFile frees what dead processes hold, and removes the file if nothing is left. It reports
+// whether something is left that ends, and whether it could use the file.
+func (s *Store) tidyFile(path string) (left, ok bool) {
+	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
+	defer cancel()
+	f, err := s.open(ctx, path, false)
+	if err != nil {
+		return true, errors.Is(err, unix.ENOENT)
+	}
+	w := s.load(f)
+	w.change(tidy)
+	ends, end := w.state.Ends()
+	if end && ends.Before(s.now()) && len(w.waits) == 0 {
+		f.remove()
+	} else if err = w.save(); err == nil {
+		left = end
+	}
+	f.close()
+	if err == nil {
+		s.deliver(w.out)
+	}
+	return left, err == nil
+}
+
+// forget removes the record of a client if it has ended. It reports whether it has not.
+func (s *Store) forget(path string) (left bool) {
+	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
+	defer cancel()
+	f, err := s.open(ctx, path, false)
+	if err != nil {
+		return false
+	}
+	defer f.close()
+	var a announced
+	if left = decode(f.content, a.code) && s.now().UnixMicro() < a.ends; !left {
+		f.remove()
+	}
+	return left
+}
+
+// old reports whether a file was made long ago.
+func (s *Store) old(path string) bool {
+	var stat unix.Stat_t
+	err := unix.Fstatat(s.fd, path, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && s.system.wall().Sub(time.Unix(stat.Mtim.Unix())) > time.Hour
+}
+
+// list returns the names in a folder; none if it cannot be read.
+func (s *Store) list(path string) []string {
+	fd, err := unix.Openat(s.fd, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	return names
+}
+
+// files yields the paths of the files of a folder with fileOf.
+func (s *Store) files(folder string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, shard := range s.list(folder) {
+			for _, name := range s.list(folder + shard) {
+				if !yield(folder + shard + "/" + name) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// contents calls decode with the content of a file, which it does not lock: a writer leaves the
+// version before its own alone.
+func (s *Store) contents(path string, decode func([]byte)) {
+	fd, err := openAt(s.fd, path, false)
+	if err != nil {
+		return
+	}
+	f := file{fd: fd}
+	defer unix.Close(fd)
+	if _, err := f.read(); err == nil && len(f.content) > 0 {
+		decode(f.content)
+	}
+}
+
+// names returns the names with a prefix.
+func (s *Store) names(prefix string) (names []string, err error) {
+	done, err := s.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	for path := range s.files(pathOfLocks) {
+		var r record
+		s.contents(path, func(b []byte) { r.read(b, s.base) })
+		if r.name != "" && strings.HasPrefix(r.name, prefix) {
+			names = append(names, r.name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Announce stores the record of a client, see [driver.Store].
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
+	s.arrive(ctx)
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := s.file(ctx, fileOf(pathOfClients, c.ID))
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	a := announced{c, s.now().Add(ttl).UnixMicro(), c.Since.UnixNano()}
+	return s.write(f, encode(a.code))
+}
+
+// client returns the record of a client.
+func (s *Store) client(id string) (driver.Client, bool) {
+	var a announced
+	s.contents(fileOf(pathOfClients, id), func(b []byte) {
+		if !decode(b, a.code) || a.ends < s.now().UnixMicro() {
+			a = announced{}
+		}
+	})
+	a.Since = time.Unix(0, a.since)
+	return a.Client, a.ends > 0
+}

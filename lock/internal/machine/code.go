@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// Coder appends values to Bytes, or takes them from it: one description of a type serves both.
+type Coder struct {
+	Bytes   []byte
+	Reading bool
+	Bad     bool // Bytes had something else; what was read is not valid
+}
+
+// Int codes an integer.
+func Int[T ~int | ~int64 | ~uint8](c *Coder, v *T) {
+	if !c.Reading {
+		c.Bytes = binary.AppendVarint(c.Bytes, int64(*v))
+		return
+	}
+	n, size := binary.Varint(c.Bytes)
+	if size <= 0 {
+		c.Bad, c.Bytes = true, nil
+		return
+	}
+	*v, c.Bytes = T(n), c.Bytes[size:]
+}
+
+// Text codes a string.
+func (c *Coder) Text(v *string) {
+	n := c.size(len(*v))
+	if !c.Reading {
+		c.Bytes = append(c.Bytes, *v...)
+		return
+	}
+	*v, c.Bytes = string(c.Bytes[:n]), c.Bytes[n:]
+}
+
+// Bool codes a bool.
+func (c *Coder) Bool(v *bool) {
+	n := 0
+	if *v {
+		n = 1
+	}
+	Int(c, &n)
+	*v = n != 0
+}
+
+// size codes a number of bytes, or of values that have a byte at least.
+func (c *Coder) size(n int) int {
+	if Int(c, &n); c.Reading && (n < 0 || n > len(c.Bytes)) {
+		c.Bad, c.Bytes, n = true, nil, 0
+	}
+	return n
+}
+
+// List codes a slice. An empty one is read as nil.
+func List[T any](c *Coder, v *[]T, each func(*T)) {
+	n := c.size(len(*v))
+	if c.Reading {
+		if *v = nil; n > 0 {
+			*v = make([]T, n)
+		}
+	}
+	for i := range *v {
+		each(&(*v)[i])
+	}
+}
+
+// Map codes a map, in the order of its keys. An empty one is read as nil.
+func Map[V any](c *Coder, v *map[string]V, each func(*V)) {
+	keys := slices.Sorted(maps.Keys(*v))
+	List(c, &keys, c.Text)
+	if c.Reading {
+		if *v = nil; len(keys) > 0 {
+			*v = make(map[string]V, len(keys))
+		}
+	}
+	for _, key := range keys {
+		value := (*v)[key]
+		if each(&value); c.Reading {
+			(*v)[key] = value
+		}
+	}
+}
+
+// Code writes or reads all that is stored of a state, but not what its store knows.
+func (s *State) Code(c *Coder) {
+	ends := func(e *end) { Int(c, e) }
+	l := &s.lock
+	Int(c, &l.mode)
+	c.Text(&l.owner)
+	Int(c, &l.holds)
+	Map(c, &l.readers, func(r *reader) { List(c, (*[]end)(r), ends) })
+	ends(&l.ends)
+	List(c, &s.queue.waiters, func(w *waiter) {
+		c.Text(&w.owner)
+		Int(c, &w.arrived)
+		Int(c, &w.provisional)
+		Int(c, &w.reserve)
+	})
+	Int(c, &s.queue.window)
+	ends(&s.queue.ends)
+	List(c, &s.fair.order, c.Text)
+	Map(c, &s.fair.places, func(p *place) {
+		ends(&p.ends)
+		c.Bool(&p.subscribed)
+	})
+	ends(&s.fair.ends)
+	c.Text(&s.claim.owner)
+	ends(&s.claim.ends)
+	c.Bool(&s.count.exists)
+	Int(c, &s.count.n)
+	ends(&s.count.ends)
+	Map(c, &s.permits.expire, ends)
+	ends(&s.permits.ends)
+	Map(c, &s.outcomes, func(o *outcome) {
+		c.Text(&o.did)
+		Int(c, &o.reply)
+		ends(&o.ends)
+	})
+	Int(c, &s.token)
+}
