@@ -135,7 +135,7 @@ func TestTryAnswersWithinRequestTimeout(t *testing.T) {
 }
 
 // A limited Lock survives an outage that is shorter than its MaxWait.
-func TestLockWithinLivesThroughAnOutage(t *testing.T) {
+func TestLimitedLockLivesThroughAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
 	livesThrough(t, within, 15*time.Second)
 }
@@ -169,7 +169,7 @@ func livesThrough(t *testing.T, verbs map[string]verb, outage time.Duration) {
 
 // In a longer outage it ends after its MaxWait, with an error that matches
 // ErrUnavailable.
-func TestLockWithinEndsInAnOutage(t *testing.T) {
+func TestLimitedLockEndsInAnOutage(t *testing.T) {
 	_, within, _ := verbs(20 * time.Second)
 	inOutage(t, func(t *testing.T, l *lock.Locker, _ *faultyCounter) {
 		ended := make(chan error, len(within))
@@ -189,7 +189,7 @@ func TestLockWithinEndsInAnOutage(t *testing.T) {
 }
 
 // A wait that ends while the head subscribes is not followed by another request.
-func TestLockWithinEndsDuringTheSubscription(t *testing.T) {
+func TestLimitedLockEndsDuringTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{})

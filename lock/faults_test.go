@@ -240,7 +240,7 @@ func TestContextEndsWhileTheStoreIsUnresponsive(t *testing.T) {
 }
 
 // MaxWait bounds only the waiting; a request in flight is awaited.
-func TestLockWithinAndAnUnresponsiveStore(t *testing.T) {
+func TestLimitedLockAndAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
 		store.set(func() { store.acquire = lostRequest })
