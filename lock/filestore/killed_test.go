@@ -72,9 +72,7 @@ func contend(folder string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(end)
 	}()
-	handles := map[string]interface {
-		LockWithin(ctx context.Context, wait time.Duration) (*lock.Lease, error)
-	}{"mutex": locker.Mutex("a"), "fair": locker.Fair("b"), "write": locker.ReadWrite("c").Write(), "permit": locker.Permits("d").One()}
+	handles := map[string]*lock.Mutex{"mutex": locker.Mutex("a"), "fair": locker.Fair("b"), "write": locker.ReadWrite("c").Write(), "permit": locker.Permits("d").One()}
 	var work sync.WaitGroup
 	for _, name := range names {
 		work.Go(func() {
@@ -84,7 +82,7 @@ func contend(folder string) {
 					return
 				default:
 				}
-				lease, err := handles[name].LockWithin(context.Background(), stuck)
+				lease, err := handles[name].MaxWait(stuck).Lock(context.Background())
 				if err != nil {
 					fmt.Println("stuck", name, err)
 					return

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/filestore"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -29,7 +28,7 @@ func BenchmarkPair(b *testing.B) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 	}
 	pairs := func(b *testing.B, s driver.Store) {
-		take := driver.Hold{Name: "orders:42", Owner: "a:1", Count: 1, TTL: lock.DefaultTTL}
+		take := driver.Hold{Name: "orders:42", Owner: "a:1", Count: 1, TTL: driver.DefaultTTL}
 		free := driver.Hold{Name: "orders:42", Owner: "a:1"}
 		report(b, func() error {
 			if _, err := s.Acquire(b.Context(), &take); err != nil {
