@@ -24,6 +24,7 @@ import (
 var _ interface {
 	driver.Store
 	driver.Counter
+	driver.Fencer
 	driver.PlaceKeeper
 	driver.Inspector
 } = (*Store)(nil)
