@@ -66,7 +66,6 @@ package driver
 // lock/locktest/chaos/check_exclusion.go, lock/locktest/chaos/check_tokens.go,
 // lock/locktest/chaos/quiet.go; grep -r KindFair finds the tables of kinds in other tests.
 //
-// Names, limits and keys: name.go, limits.go, lock/redisstore/keys.go,
-// lock/redisstore/names.go.
+// Names, limits and keys: name.go, limits.go, lock/redisstore/keys.go.
 // Tests: name_test.go, lock/redisstore/names_test.go, lock/redisstore/prefix_test.go.
 // Planted: 25, 155, 156.
