@@ -60,13 +60,8 @@ func roads(w io.Writer, root, server string) (err error) {
 		_ = redis.Process.Kill()
 		_ = redis.Wait()
 	}()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			break
-		}
-		if time.Since(begin) > time.Minute {
-			return fmt.Errorf("%s does not listen", server)
-		}
+	if err := awaitFile(socket); err != nil {
+		return err
 	}
 	command := exec.Command(program, socket)
 	command.Stderr = os.Stderr
@@ -75,6 +70,22 @@ func roads(w io.Writer, root, server string) (err error) {
 		return err
 	}
 	return report(w, parseRoads(out))
+}
+
+// awaitFile waits until the server has made its socket.
+func awaitFile(path string) error {
+	again, limit := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
+	defer again.Stop()
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-limit:
+			return fmt.Errorf("the server has made no socket: %s", path)
+		}
+	}
 }
 
 // build compiles the probe into a copy of the repository's code whose functions are traced.
