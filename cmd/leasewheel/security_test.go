@@ -330,12 +330,12 @@ func useSemaphores(t *testing.T, admin redis.UniversalClient, newClient func() r
 	require.NoError(t, lease.Unlock(work))
 	require.NoError(t, other.Unlock(work))
 
-	brief := first.Permits("orders:49")
+	brief := first.Permits("orders:40")
 	_, err = brief.TrySetPermitsFor(work, 1, time.Hour)
 	require.NoError(t, err)
 	_, err = brief.One().With(lock.Options{Fixed: true}).Lock(work)
 	require.NoError(t, err)
-	require.NoError(t, admin.Del(work, "orders:49").Err()) // the number ends before its permits
+	require.NoError(t, admin.Del(work, "orders:40").Err()) // the number ends before its permits
 	_, err = brief.TrySetPermits(work, 1)
 	require.NoError(t, err)
 

@@ -28,7 +28,7 @@ func TestScope(t *testing.T) {
 	scope.End()
 	require.Equal(t, []int{2, 3, 1}, ended)
 	defer func() {
-		assert.Contains(t, recover(), "TTL 1ns is too short")
+		assert.Contains(t, recover(), "TTL 1ns is out of range")
 		scope.End()
 	}()
 	locktest.New(&scope, lock.Config{TTL: 1})
