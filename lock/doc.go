@@ -3,10 +3,10 @@
 //
 // # Quick start
 //
-// A [Locker] joins a store to a watchdog: package redisstore on Redis, or quorum on several
-// independent servers. ([driver] is for authors of stores; it has the kinds of locks, their
-// limits, and what inspection returns.) Its methods return handles by name, which are cheap.
-// A granted lock is a [Lease]:
+// A [Locker] joins a store to a watchdog: package redisstore, quorum, filestore or memstore.
+// ([driver] is for authors of stores; it has the kinds of locks, their limits, and what
+// inspection returns.) Its methods return handles by name, which are cheap. A granted lock
+// is a [Lease]:
 //
 //	locker, err := lock.New(store, lock.Config{TTL: 30 * time.Second})
 //	lease, err := locker.Mutex("orders:42").Lock(ctx)

@@ -179,7 +179,7 @@ type Locker struct {
 // Store keeps a locker's locks, such as a redisstore.Store; see [driver.Store].
 type Store = driver.Store
 
-// New returns a locker on store. It sends no request.
+// New returns a locker on store. It sends no request. Close it when done.
 func New(store Store, c Config) (*Locker, error) {
 	if store == nil {
 		return nil, errors.New("lock: New needs a store, got nil")
