@@ -24,11 +24,6 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 # With a server, and none of the tests that need one may be left out.
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
-# The race detector leaves out the server in the process and its Lua, which run one request at
-# a time: that saves a tenth to a quarter of the processor time of the tests that use them. It
-# keeps our code, go-redis, and locks.
-WITH_RACES := export GOFLAGS="$$(go env GOFLAGS) -gcflags=github.com/yuin/gopher-lua/...=-race=false -gcflags=github.com/alicebob/miniredis/...=-race=false"
-
 # A program built with -race sleeps a second when it ends, for reports that others may
 # be about to make: every package's tests do, and every process that they start. Ours
 # have ended their goroutines by then.
@@ -51,7 +46,7 @@ PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
 .PHONY: test
 test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
-	@set -eu; $(WITH_REDIS); $(WITH_RACES); set -x; \
+	@set -eu; $(WITH_REDIS); set -x; \
 	for module in $(TESTED); do \
 		go -C $$module test -race -p $(PACKAGES) $(TESTFLAGS) ./...; \
 	done
@@ -66,7 +61,7 @@ REALTIMES ?= 1
 
 .PHONY: test-real
 test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
-	@set -eu; $(WITH_REDIS); $(WITH_RACES); set -x; \
+	@set -eu; $(WITH_REDIS); set -x; \
 	for module in $(TESTED); do \
 		(cd $$module && $(TRIAL) real -times $(REALTIMES) $(REALFLAGS) ./...); \
 	done
@@ -75,7 +70,7 @@ FLAKES ?= 50
 
 .PHONY: flakes
 flakes: $(TRIAL) ## Run what make test runs FLAKES (50) times, shuffled, beside busy loops and a build; list what was red
-	@set -eu; $(WITH_REDIS); $(WITH_RACES); set -x; $(TRIAL) flakes -times $(FLAKES) ./...
+	@set -eu; $(WITH_REDIS); set -x; $(TRIAL) flakes -times $(FLAKES) ./...
 
 # The packages whose promises a server can break, without the race detector: make test has it.
 SERVERS ?= redis-8 valkey-8

@@ -216,7 +216,7 @@ func (w *worker) sleep() error {
 		if w.rest.After(at) {
 			at = w.rest
 		}
-		if _, err := w.alarm.ArmAt(at); err != nil {
+		if _, err := w.alarm.ArmAt(at); err != nil && w.queue.closed.Err() == nil { // after that, ending follows
 			return fmt.Errorf("delayqueue: %q: the timer for due messages failed: %w", w.queue.name, err)
 		}
 	}
