@@ -41,6 +41,7 @@ type mishap struct {
 	lost        bool          // it never arrives
 	mute        bool          // its reply never does
 	err         error         // it is refused
+	returning   func()        // called as its reply returns; nil: nothing is
 }
 
 // errOut is the error of a node that cannot be reached: nothing was done.
@@ -84,6 +85,9 @@ func (b *booth) carry(ctx context.Context, request string, h *driver.Hold, serve
 	}
 	select {
 	case <-back:
+		if m.returning != nil {
+			m.returning()
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errMute, ctx.Err())

@@ -120,22 +120,29 @@ func TestAcquiresPastIllNodes(t *testing.T) {
 func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(5)
-		for i, b := range all {
-			slow := time.Duration(i) * 2 * time.Millisecond
-			b.set(func(string, *driver.Hold) mishap { return mishap{there: slow, back: slow} })
-		}
+		const asTheMajorityAnswers = -1
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		instants := slices.Repeat([]time.Duration{8 * time.Millisecond}, 300)
+		instants := slices.Repeat([]time.Duration{asTheMajorityAnswers}, 300)
 		for after := time.Duration(0); after < 20*time.Millisecond; after += 500 * time.Microsecond {
 			instants = append(instants, after)
 		}
 		granted := 0
 		for _, after := range instants {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(after, cancel)
+			for i, b := range all {
+				m := mishap{there: time.Duration(i) * 2 * time.Millisecond, back: time.Duration(i) * 2 * time.Millisecond}
+				if after == asTheMajorityAnswers && i == 2 {
+					m.returning = cancel
+				}
+				b.set(func(string, *driver.Hold) mishap { return m })
+			}
+			if after != asTheMajorityAnswers {
+				time.AfterFunc(after, cancel)
+			}
 			h := hold("me:1")
 			h.TTL = time.Hour
 			answer, err := store.Acquire(ctx, h)
+			cancel()
 			if err == nil {
 				require.Equal(t, driver.Granted, answer.Verdict, "no other owner asks")
 				require.Positive(t, answer.Token)
