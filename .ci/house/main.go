@@ -17,7 +17,7 @@ func main() {
 	}
 	var err error
 	if os.Args[1] == "road" {
-		err = roads(os.Stdout, os.Args[2], os.Args[3])
+		err = printRoads(os.Stdout, os.Args[2], os.Args[3])
 	} else {
 		err = run(os.Stdout, os.Args[1], os.Args[2:])
 	}

@@ -36,40 +36,50 @@ type road struct {
 	entered [][2]string // a file and a function
 }
 
-// roads runs the probe, with every function traced, on a Redis server.
-func roads(w io.Writer, root, server string) (err error) {
-	scratch, err := os.MkdirTemp("", "road-")
+// printRoads measures roads and prints them once the server has ended: to write into a pipe that
+// is closed ends the process.
+func printRoads(w io.Writer, root, server string) error {
+	roads, err := roads(root, server)
 	if err != nil {
 		return err
+	}
+	return report(w, roads)
+}
+
+// roads runs the probe, with every function traced, on a Redis server.
+func roads(root, server string) (_ []road, err error) {
+	scratch, err := os.MkdirTemp("", "road-")
+	if err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	root, err = filepath.Abs(root)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	program := filepath.Join(scratch, "probe")
 	if err := build(root, scratch, program); err != nil {
-		return err
+		return nil, err
 	}
 	socket := filepath.Join(scratch, "redis.sock")
 	redis := exec.Command(server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", scratch)
 	if err := redis.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		_ = redis.Process.Kill()
 		_ = redis.Wait()
 	}()
 	if err := awaitFile(socket); err != nil {
-		return err
+		return nil, err
 	}
 	command := exec.Command(program, socket)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return report(w, parseRoads(out))
+	return parseRoads(out), nil
 }
 
 // awaitFile waits until the server has made its socket.
