@@ -308,7 +308,7 @@ func TestBrokenWrites(t *testing.T) {
 	})
 }
 
-// A store whose pipe was full is told that it may have missed messages.
+// A store whose pipe was full notifies its subscriptions: messages may have been lost.
 func TestAFullPipe(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
 	for _, size := range []int{10, 100, 1500, pipeBuf / 2} {

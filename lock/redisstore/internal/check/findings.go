@@ -239,7 +239,7 @@ const farClock = time.Second
 
 // measure measures round trips and the server's clock.
 func (e *examination) measure(ctx context.Context) error {
-	trips, err := measure(ctx, e.node.Client)
+	readings, err := measure(ctx, e.node.Client)
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused):
@@ -251,10 +251,10 @@ func (e *examination) measure(ctx context.Context) error {
 		e.unexamined("clock", excerpt(err.Error()), "set the server's clock, and keep it synchronized")
 		return nil
 	}
-	e.server.RoundTrip, e.server.WorstRoundTrip = middle(trips)
-	e.server.Ahead, e.server.AheadError = difference(trips, e.base)
+	e.server.RoundTrip, e.server.WorstRoundTrip = middle(readings)
+	e.server.Ahead, e.server.AheadError = difference(readings, e.base)
 	e.judgeLatency()
-	e.judgeClock(trips)
+	e.judgeClock(readings)
 	return nil
 }
 
@@ -271,15 +271,15 @@ func (e *examination) judgeLatency() {
 }
 
 // judgeClock compares the server's clock with this process's, and with itself.
-func (e *examination) judgeClock(trips []transport.Reading) {
+func (e *examination) judgeClock(readings []transport.Reading) {
 	ahead, give := e.server.Ahead, e.server.AheadError
 	if ahead.Abs()-give > farClock {
 		e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the server's clock is %s this process's", apart(ahead)),
 			"none as long as it stays so; when one of the clocks is corrected by a step, leases may end early or late ("+oneHolder+"), and a server behind other servers makes smaller fencing tokens after a move",
 			"synchronize both clocks, by slewing")
 	}
-	last := trips[len(trips)-1]
-	by := step(trips[0], last, e.base)
+	last := readings[len(readings)-1]
+	by := step(readings[0], last, e.base)
 	if by == 0 && !e.node.replica {
 		if earlier, ok := e.subject.LastReading(e.node.Address, last); ok {
 			by = step(earlier, last, e.base)

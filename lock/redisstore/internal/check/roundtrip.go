@@ -18,20 +18,20 @@ const roundTrips = 15
 
 // measure reads the server's clock a few times, one after the other.
 func measure(ctx context.Context, client *redis.Client) ([]transport.Reading, error) {
-	trips := make([]transport.Reading, 0, roundTrips)
+	readings := make([]transport.Reading, 0, roundTrips)
 	for range roundTrips {
 		sent := time.Now()
 		at, err := client.Time(ctx).Result()
 		took := time.Since(sent)
 		if err != nil {
-			return trips, fault.Classify(err)
+			return readings, fault.Classify(err)
 		}
 		if seconds := at.Unix(); seconds <= 0 || seconds > lua.MaxNumber/1_000_000 {
-			return trips, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)
+			return readings, fmt.Errorf("redisstore: the server's clock shows %d s since 1970, which is no time", seconds)
 		}
-		trips = append(trips, transport.Reading{Sent: sent, Took: took, At: at})
+		readings = append(readings, transport.Reading{Sent: sent, Took: took, At: at})
 	}
-	return trips, nil
+	return readings, nil
 }
 
 // aheadOf returns by how much the server's clock is ahead of this process's: at least low and
@@ -44,8 +44,8 @@ func aheadOf(r transport.Reading, base time.Time) (low, high time.Duration) {
 
 // difference returns the difference between the clocks according to the fastest round trip,
 // and half of that round trip.
-func difference(trips []transport.Reading, base time.Time) (ahead, give time.Duration) {
-	fastest := slices.MinFunc(trips, func(a, b transport.Reading) int { return int(a.Took - b.Took) })
+func difference(readings []transport.Reading, base time.Time) (ahead, give time.Duration) {
+	fastest := slices.MinFunc(readings, func(a, b transport.Reading) int { return int(a.Took - b.Took) })
 	low, high := aheadOf(fastest, base)
 	return (low + high) / 2, max((high-low)/2, time.Microsecond)
 }
@@ -76,9 +76,9 @@ const (
 )
 
 // middle returns the median and the maximum of the round trips.
-func middle(trips []transport.Reading) (median, worst time.Duration) {
-	times := make([]time.Duration, len(trips))
-	for i, r := range trips {
+func middle(readings []transport.Reading) (median, worst time.Duration) {
+	times := make([]time.Duration, len(readings))
+	for i, r := range readings {
 		times[i] = r.Took
 	}
 	slices.Sort(times)
