@@ -40,7 +40,7 @@ type Store struct {
 	base   int64 // of the folder's clock
 	system system
 	peers  peers
-	arrive func(ctx context.Context) // for tests: a request reaches the folder
+	arrive func() // for tests: a request reaches the folder
 
 	end    context.CancelCauseFunc
 	using  sync.RWMutex // held for reading while the folder is in use
@@ -76,7 +76,7 @@ func open(path string, system system) (_ *Store, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("filestore: the folder %s: %w", path, err)
 	}
-	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func(context.Context) {}}
+	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func() {}}
 	ending, end := context.WithCancelCause(context.Background())
 	s.folder, s.end = &folder{fd, ending, system.pwrite}, end
 	if s.base, err = openClock(ending, s.folder, system); err == nil {
@@ -168,7 +168,7 @@ func (s *Store) step(ctx context.Context, name string, step func(st *machine.Sta
 
 // change is a step that may also change the rest of the record.
 func (s *Store) change(ctx context.Context, name string, change change) error {
-	s.arrive(ctx)
+	s.arrive()
 	done, err := s.use()
 	if err != nil {
 		return err

@@ -73,10 +73,9 @@ func backend(t testing.TB, s system) drivertest.Backend {
 			return store, func() { _ = store.finish(peers.abandon) }
 		},
 		Late: func(t testing.TB) drivertest.LateStore {
-			w := new(way)
-			store := openStore(t)
-			store.arrive = w.travel
-			return drivertest.LateStore{Store: store, Hold: w.hold, Pass: w.pass, Deliver: w.deliver}
+			w, store := new(drivertest.Way), openStore(t)
+			store.arrive = w.Travel
+			return w.To(store)
 		},
 		Restart: func(data bool) {
 			mu.Lock()
@@ -172,44 +171,4 @@ func (m *mailbox) leave(as presence) {
 	m.of.mu.Unlock()
 	close(m.end)
 	m.running.Wait()
-}
-
-// way is that of a store's requests, which can be kept on it. Each is one message.
-type way struct {
-	mu     sync.Mutex
-	on     bool          // guarded by mu; requests are kept, after those that still arrive
-	arrive int           // guarded by mu
-	kept   int           // guarded by mu
-	gate   chan struct{} // guarded by mu; closed when what was kept is delivered
-}
-
-func (w *way) hold(arrive int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on, w.arrive, w.kept, w.gate = true, arrive, 0, make(chan struct{})
-}
-
-func (w *way) pass() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on = false
-}
-
-func (w *way) deliver() (late int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.gate)
-	return w.kept
-}
-
-func (w *way) travel(context.Context) {
-	w.mu.Lock()
-	arrives, gate := !w.on || w.arrive > 0, w.gate
-	if w.arrive--; !arrives {
-		w.kept++
-	}
-	w.mu.Unlock()
-	if !arrives {
-		<-gate
-	}
 }

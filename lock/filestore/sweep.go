@@ -200,7 +200,7 @@ func (s *Store) names(prefix string) (names []string, err error) {
 
 // Announce stores the record of a client, see [driver.Store].
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	s.arrive(ctx)
+	s.arrive()
 	done, err := s.use()
 	if err != nil {
 		return err

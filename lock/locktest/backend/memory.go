@@ -84,9 +84,12 @@ func InMemory(memories int, open func(t testing.TB, memories ...Memory) driver.S
 		Delete: func(deleted string) { lose(func(name string) bool { return name == deleted }) },
 		Kill:   func(t testing.TB) (driver.Store, func()) { return through(t, nil) },
 		Late: func(t testing.TB) drivertest.LateStore {
-			w := new(way)
-			s, _ := through(t, w.travel)
-			return drivertest.LateStore{Store: s, Hold: w.hold, Pass: w.pass, Deliver: w.deliver}
+			w := new(drivertest.Way)
+			s, _ := through(t, func(context.Context) error {
+				w.Travel()
+				return nil
+			})
+			return w.To(s)
 		},
 		Restart: func(data bool) {
 			if !data {
@@ -100,45 +103,4 @@ func InMemory(memories int, open func(t testing.TB, memories ...Memory) driver.S
 		},
 		StepClock: func(time.Duration) {}, // whatever happens to the wall clock, the stores have read it
 	}
-}
-
-// way is that of a store's requests, which can be kept on it. Each is one message.
-type way struct {
-	mu     sync.Mutex
-	on     bool          // guarded by mu; requests are kept, after those that still arrive
-	arrive int           // guarded by mu
-	kept   int           // guarded by mu
-	gate   chan struct{} // guarded by mu; closed when what was kept is delivered
-}
-
-func (w *way) hold(arrive int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on, w.arrive, w.kept, w.gate = true, arrive, 0, make(chan struct{})
-}
-
-func (w *way) pass() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on = false
-}
-
-func (w *way) deliver() (late int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.gate)
-	return w.kept
-}
-
-func (w *way) travel(context.Context) error {
-	w.mu.Lock()
-	arrives, gate := !w.on || w.arrive > 0, w.gate
-	if w.arrive--; !arrives {
-		w.kept++
-	}
-	w.mu.Unlock()
-	if !arrives {
-		<-gate
-	}
-	return nil
 }
