@@ -140,7 +140,7 @@ func TestSemaphoreReleasesInTheBackground(t *testing.T) {
 	})
 }
 
-func TestCountErrorsNameTheCause(t *testing.T) {
+func TestRangeErrorsNameTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{})
 		f.set(func() { f.count = lostRequest })

@@ -52,7 +52,7 @@ func changes(t *testing.T, stats any, points func() []point) map[string][]string
 	return changed
 }
 
-// Every number of lock.Stats, renewal.Stats and wheel.Stats is the value of one instrument,
+// Every number of observe.Stats, renewal.Stats and wheel.Stats is the value of one instrument,
 // and of the right one, apart from those in the histograms and the lags of one moment.
 func TestEveryNumberIsExported(t *testing.T) {
 	one := func(name string, attributes string) []string { return []string{name + "{" + attributes + "}"} }

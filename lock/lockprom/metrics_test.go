@@ -74,7 +74,7 @@ func changes(t *testing.T, stats any, collect collected) map[string]map[string]f
 	return changed
 }
 
-// Every number of lock.Stats, renewal.Stats and wheel.Stats is the value of one series, and
+// Every number of observe.Stats, renewal.Stats and wheel.Stats is the value of one series, and
 // of the right one. The last and worst lags are not: they are of one moment.
 func TestEveryNumberIsExported(t *testing.T) {
 	one := func(name, labels string) map[string]float64 {
