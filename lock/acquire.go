@@ -201,6 +201,9 @@ func (a *acquisition) acquire(ctx context.Context) (grant, error) {
 	if err == nil && !g.At.IsZero() {
 		a.enqueued = g
 	}
+	if err == nil && (!g.At.IsZero() || a.hold.Queue.Keep > 0) { // the store has enqueued it
+		a.locker.announcer.begin()
+	}
 	return g, err
 }
 

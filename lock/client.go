@@ -11,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// A client's record in the store is written after its first grant and again every
-// announceEvery. Without that it expires after announceTTL.
+// A client's record in the store is written after its first grant, or its first place in the
+// store's queue, and again every announceEvery. Without that it expires after announceTTL.
 const (
 	announceEvery = 10 * time.Minute
 	announceTTL   = 3 * announceEvery
@@ -57,7 +57,8 @@ func (a *announcer) init(l *Locker) {
 	a.timer.InitOnWorker(l.wheel, a.announce)
 }
 
-// begin is called with every grant. The first call announces the client.
+// begin is called with every grant and every place in the store's queue: inspection shows
+// both. The first call announces the client.
 func (a *announcer) begin() { a.once.Do(a.announce) }
 
 // announce writes the record in the background and schedules the next time.

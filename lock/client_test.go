@@ -63,3 +63,39 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 		})
 	}
 }
+
+// A process that waits for its first lock is known to those who inspect that lock.
+func TestWaitersAreAnnounced(t *testing.T) {
+	handles := map[string]func(*lock.Locker) *lock.Mutex{
+		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("a") },
+	}
+	for name, handle := range handles {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				holder := server.Locker(t, lock.Config{})
+				lease, err := handle(holder).Lock(t.Context())
+				require.NoError(t, err)
+				defer lease.Unlock(context.Background()) //nolint:errcheck // the test is over
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				waiting := server.Locker(t, lock.Config{Label: "the second"})
+				ended := make(chan error)
+				go func() {
+					_, err := handle(waiting).Lock(ctx)
+					ended <- err
+				}()
+				synctest.Wait()
+				info, err := holder.Inspect(t.Context(), "a", driver.KindMutex)
+				require.NoError(t, err)
+				require.Len(t, info.Waiters, 1)
+				assert.Equal(t, "the second", info.Waiters[0].Client.Label)
+				assert.NotEmpty(t, info.Waiters[0].Client.Host)
+				cancel()
+				require.ErrorIs(t, <-ended, context.Canceled)
+			})
+		})
+	}
+}
