@@ -221,7 +221,12 @@ func TestRunNotAcquired(t *testing.T) {
 			assert.Equal(t, test.code, p.Wait())
 			assert.GreaterOrEqual(t, time.Since(begin), test.least)
 			assert.Empty(t, p.Stdout.String())
-			p.RequireOneLine("held by another owner")
+			if test.code == exit.OK {
+				assert.Empty(t, p.Stderr.String(), "cron mails each line")
+				return
+			}
+			p.RequireOneLine(`lock "job" not acquired: held by `)
+			assert.NotContains(t, p.Stderr.String(), "another owner", "the holder is named")
 		})
 	}
 	require.NoError(t, held.Stdin.Close())

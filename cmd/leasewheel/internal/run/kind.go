@@ -25,7 +25,7 @@ func (k *kindFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVarP(&k.read, "read", "s", false, "take NAME as a reader: beside other readers, but no writer (also --shared)")
 	flags.BoolVarP(&k.write, "write", "x", false, "take NAME as its only writer, beside no reader (also --exclusive)")
 	flags.BoolVar(&k.fair, "fair", false, "take the lock in the order of arrival, among all that use --fair")
-	flags.Int64Var(&k.permits, "permits", 0, "let so many `N` hold NAME at once: a semaphore, which the first run creates")
+	flags.Int64Var(&k.permits, "permits", 0, "let at most `N` hold NAME at once: a semaphore, which the first run creates")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name { // flock(1)'s names
 		case "shared":

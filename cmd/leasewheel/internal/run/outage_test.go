@@ -98,7 +98,7 @@ func TestRunGivesUpAfterItsWait(t *testing.T) {
 				r.wait = duration.Flag(wait)
 				server[0](s)
 				begin := time.Now()
-				err := r.refused(request())
+				err := r.refused(t.Context(), request())
 				failed, ok := errors.AsType[*exit.Error](err)
 				require.True(t, ok, "%v", err)
 				assert.Equal(t, exit.Unavailable, failed.Code)

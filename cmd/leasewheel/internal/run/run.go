@@ -82,10 +82,10 @@ a whole fleet.
 Exit codes:
   0-255    COMMAND's own; 128+N if signal N ended it
   64       the arguments are invalid
-  69       the server, or a majority of several, cannot be reached, or refused, or the
-           key NAME is not a lock, or has another number of permits
-  75       another owner holds the lock, or all permits are in use (-n, -w); -E sets
-           another code
+  69       the server, or a majority of several, cannot be reached, or refused,
+           or the key NAME is not a lock, or has another number of permits
+  75       another owner holds the lock, or all permits are in use (-n, -w); -E
+           sets another code, and with -E 0 nothing is printed
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
   127      COMMAND was not found
@@ -93,22 +93,23 @@ Exit codes:
 
 Environment of COMMAND:
   LEASEWHEEL_LOCK_NAME      the lock's name
-  LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant. Readers that hold a
-                            lock together share one; with --permits, several are in use
+  LEASEWHEEL_LOCK_FENCE     the fencing token: grows with every grant. Readers
+                            that hold a lock together share one; with --permits,
+                            several are in use
   LEASEWHEEL_LOCK_OWNER     the owner's id at the server
   LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
-  LEASEWHEEL_LOCK_DEADLINE  with --max-hold: when it is over, in Unix milliseconds
+  LEASEWHEEL_LOCK_DEADLINE  with --max-hold: its end, in Unix milliseconds
   REDIS_URL is removed unless --keep-redis-url is given.`
 
 const example = `  leasewheel run nightly -- backup --all
-  leasewheel run -n -E 0 cache:warm -- ./warm.sh       # another machine runs it: fine
+  leasewheel run -n -E 0 cache:warm -- ./warm.sh      # another has it: fine
   leasewheel run -w 10s --ttl 15s deploy -c 'make build && make push'
-  leasewheel run --read catalog -- ./report            # with other readers, without the importer
-  leasewheel run --permits 3 gpu -- ./train            # three at once in the whole fleet
-  leasewheel run -n -E 0 --hold-at-least 1m report -- ./report  # from cron, on every machine
-  leasewheel run --dir ~/.cache/locks -s photos -- ./index   # on this machine, no server
+  leasewheel run --read catalog -- ./report           # with other readers
+  leasewheel run --permits 3 gpu -- ./train           # three in the whole fleet
+  leasewheel run -n -E 0 --hold-at-least 1m report -- ./report     # from cron
+  leasewheel run --dir ~/.cache/locks -s photos -- ./index         # no server
   leasewheel run --redis-file /run/secrets/redis job -- ./job
-  leasewheel run --redis redis://a --redis redis://b --redis redis://c job -- ./job`
+  leasewheel run --redis redis://a --redis redis://b --redis redis://c j -- ./job`
 
 // command is one execution of `leasewheel run`.
 type command struct {
@@ -408,7 +409,7 @@ func (r *command) acquire(ctx context.Context, locker *lock.Locker, signals <-ch
 				r.say("acquired lock %q after %v, fencing token %d", r.name, time.Since(begin).Round(time.Millisecond), got.lease.Token())
 				return got.lease, nil
 			case interrupt == nil:
-				return nil, r.refused(got.err)
+				return nil, r.refused(ctx, got.err)
 			case got.err == nil:
 				r.unlock(got.lease)
 			}
@@ -483,21 +484,24 @@ func (r *command) foreign(ctx context.Context, err error) error {
 }
 
 // refused returns the error and the exit code for a lock that was not acquired.
-func (r *command) refused(err error) error {
+func (r *command) refused(ctx context.Context, err error) error {
 	var (
 		name       *lock.NameError
 		outside    *lock.RangeError
 		foreign    *connect.ForeignError
 		mismatched *connect.MismatchError
 		permits    *permitsError
+		refusal    *lock.NotAcquiredError
 	)
 	switch {
 	case errors.As(err, &name), errors.As(err, &outside):
 		return exit.Errorf(exit.Usage, "%w", err)
 	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
 		return exit.Errorf(exit.Unavailable, "%w", err)
+	case errors.As(err, &refusal) && !refusal.Foreign && !refusal.OtherKind && r.conflictCode == exit.OK && !r.verbose:
+		return &exit.Error{Code: exit.OK} // all is well: cron would mail a line
 	case errors.Is(err, lock.ErrNotAcquired):
-		return exit.Errorf(r.conflictCode, "%w", err)
+		return exit.Errorf(r.conflictCode, "%w", r.namingHolder(ctx, err))
 	}
 	return exit.Errorf(exit.Unavailable, "server %s: %w", r.servers.Address(), err)
 }

@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
@@ -85,12 +87,35 @@ func waitingLine(name string, begin, now time.Time, h holding) string {
 	case h.owner == "":
 		return line
 	}
-	line += ", held by " + h.owner
+	return line + ", " + h.text(now)
+}
+
+// text names the first holder, and for how long it has held the lock.
+func (h *holding) text(now time.Time) string {
+	text := "held by " + h.owner
 	if h.more > 0 {
-		line += fmt.Sprintf(" +%s", output.Grouped(h.more))
+		text += fmt.Sprintf(" +%s", output.Grouped(h.more))
 	}
 	if !h.since.IsZero() {
-		line += fmt.Sprintf(" for %v", output.Seconds(now.Sub(h.since)))
+		text += fmt.Sprintf(" for %v", output.Seconds(now.Sub(h.since)))
 	}
-	return line
+	return text
+}
+
+// namingHolder returns the error of a refusal that names the holder, or err if the holder is
+// unknown, or this user may not look.
+func (r *command) namingHolder(ctx context.Context, err error) error {
+	refusal, ok := errors.AsType[*lock.NotAcquiredError](err)
+	if !ok || refusal.Foreign || refusal.OtherKind {
+		return err
+	}
+	h, lookErr := r.holder(ctx)
+	if lookErr != nil || h.owner == "" {
+		return err
+	}
+	text := fmt.Sprintf("lock %q not acquired: %s", r.name, h.text(time.Now()))
+	if refusal.TTL > 0 {
+		text += fmt.Sprintf(" (TTL %v)", output.Round(refusal.TTL))
+	}
+	return errors.New(text)
 }
