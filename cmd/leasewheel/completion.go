@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,6 +26,15 @@ var flagValues = map[string][]string{
 
 // fileFlags are the flags whose values are files.
 var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-sentinel-password-file", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
+
+// describeFlags takes the marks of placeholders out of the descriptions of flags, which
+// cobra offers to shells as they are.
+func describeFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	for _, sub := range cmd.Commands() {
+		describeFlags(sub)
+	}
+}
 
 // completeFlags completes the values of all flags of cmd and of its subcommands: those of
 // flagValues, files, and nothing where a shell would suggest files that are none.

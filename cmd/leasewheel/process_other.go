@@ -29,7 +29,7 @@ Exit codes:
 	}
 	return []*cobra.Command{
 		refuse("run", "Run a command while holding a lock"),
-		refuse("demo", "Show and check the library with contending, frozen and killed processes"),
+		refuse("demo", "Show and check the library, with processes that freeze and die"),
 		refuse("bench", "Measure the library on a Redis server"),
 	}
 }

@@ -53,9 +53,16 @@ func newRootCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if cmd.Name() == cobra.ShellCompRequestCmd {
+			describeFlags(root)
+		}
+	}
 	// Cobra's own flag prints by a text/template, with which the linker keeps the methods
 	// of every type: 8 MB.
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this command")
+	root.SetHelpFunc(writeHelp)
+	root.SetUsageFunc(writeUsage)
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		accuracy.NewCommand(),

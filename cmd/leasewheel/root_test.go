@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -144,6 +146,14 @@ const (
 	anyFile = ":0"
 )
 
+// A shell shows the descriptions of flags without the marks of their placeholders.
+func TestCompletionDescribesFlags(t *testing.T) {
+	t.Parallel()
+	p := commandtest.Call(t, nil, cobra.ShellCompRequestCmd, "run", "--redis-f")
+	assert.Equal(t, 0, p.Wait())
+	assert.Contains(t, p.Stdout.String(), "--redis-file\tread the URL from this file, which")
+}
+
 func TestCompletionOfFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -188,4 +198,23 @@ func TestManPages(t *testing.T) {
 	for _, file := range files {
 		assert.Contains(t, pages, file.Name(), "make man removes it")
 	}
+}
+
+// No help is wider than a terminal of 80 columns, but for examples, and no default stands there
+// twice.
+func TestHelpFitsIntoATerminal(t *testing.T) {
+	t.Parallel()
+	eachCommand(func(cmd *cobra.Command) {
+		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
+		if strings.Contains(cmd.CommandPath(), "completion ") {
+			return // cobra's, with commands to copy
+		}
+		p := commandtest.Call(t, nil, args...)
+		assert.Equal(t, 0, p.Wait(), args)
+		for line := range strings.Lines(strings.ReplaceAll(p.Stdout.String(), cmd.Example, "")) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s: %q", cmd.CommandPath(), line)
+		}
+		text := strings.Join(strings.Fields(p.Stdout.String()), " ")
+		assert.Empty(t, regexp.MustCompile(`\(default[^()]*\) \(default`).FindString(text), cmd.CommandPath())
+	})
 }

@@ -49,7 +49,7 @@ func NewCommand() *cobra.Command {
 timers, one after the other, and prints how late they ran. Lateness is counted
 from the planned instant, so that a stall shows in every run that it delayed.
 
-See docs/accuracy.md.
+See https://github.com/leasewheel/leasewheel/blob/main/docs/accuracy.md
 
 Exit codes:
   0    every run came once, and none early

@@ -37,7 +37,7 @@ while they fire, stops the wheel in the middle of it, and accounts for every
 single one: none early, each run exactly once, or cancelled, or returned by Stop,
 and no goroutine left.
 
-See docs/accuracy.md.
+See https://github.com/leasewheel/leasewheel/blob/main/docs/accuracy.md
 
 Exit codes:
   0    all of this holds

@@ -30,7 +30,7 @@ server received.
 Mutual exclusion is checked all the while. The server is the one that --redis
 names, or one that --start starts for the time of the measurement.
 
-See docs/bench.md.
+See https://github.com/leasewheel/leasewheel/blob/main/docs/bench.md
 
 Exit codes:
   0      two never held the lock at once

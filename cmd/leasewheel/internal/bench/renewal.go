@@ -29,12 +29,12 @@ of the measurement. With --stop-master one master of a cluster is stopped
 (SIGSTOP) for one and a half TTLs in the middle of it: the loss of its leases must be
 reported in time, and those of the other masters must not be affected.
 
-See docs/bench.md.
+See https://github.com/leasewheel/leasewheel/blob/main/docs/bench.md
 
 Exit codes:
   0      every lease was renewed in time
-  1      a lease was lost, or renewed when less than half of its time was left, that
-         should not have been
+  1      a lease was lost, or renewed when less than half of its time was left,
+         that should not have been
   64     the arguments are invalid
   69     the server cannot be reached, refused, or could not be started
   70     the measurement failed, or its report was not written
@@ -82,6 +82,7 @@ func newRenewalCommand() *cobra.Command {
 	flags.Var(&f.ttl, "ttl", "time to live of every lease, 1s and more")
 	flags.Var(&f.duration, "duration", "how long to measure, once all leases are in their rhythm")
 	flags.IntVar(&f.baseline, "baseline", -1, "leases of the goroutine-and-ticker baseline; 0 leaves it out (default: as many as --leases, 10000 at the most)")
+	flags.Lookup("baseline").DefValue = "0" // not printed: the text has the default
 	flags.BoolVar(&f.stopMaster, "stop-master", false, "stop a master of the cluster, on this machine, for one and a half TTLs")
 	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
 	f.server.Register(flags)

@@ -52,6 +52,23 @@ func (s *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Cert, "redis-cert", "", "present the client certificate in this PEM `file` (rediss://)")
 	flags.StringVar(&s.Key, "redis-key", "", "key of the client certificate, a PEM `file`")
 	flags.StringVar(&s.ServerName, "redis-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
+	share(flags, "redis", "redis-file", "redis-user", "redis-password-file", "redis-password-command", "redis-sentinel-user",
+		"redis-sentinel-password-file", "redis-ca", "redis-cert", "redis-key", "redis-server-name")
+}
+
+// sharedFlag annotates the flags of the server and of the store, which most commands have.
+const sharedFlag = "leasewheel_shared"
+
+func share(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = flags.SetAnnotation(name, sharedFlag, nil) // fails for a flag that does not exist
+	}
+}
+
+// Shared reports whether a flag is one of the server or of the store.
+func Shared(f *pflag.Flag) bool {
+	_, shared := f.Annotations[sharedFlag]
+	return shared
 }
 
 // resolve returns the URLs of the flags, or else those in fallback, of the environment.

@@ -31,6 +31,7 @@ type StoreFlags struct {
 func (s *StoreFlags) Register(flags *pflag.FlagSet) {
 	flags.Var(&s.format, "format", "format of locks: redisson, or plain as of redsync and redislock")
 	flags.StringVar(&s.prefix, "prefix", "", "`text` before the name of every lock on the server, as of a NameMapper (default: $"+PrefixVariable+")")
+	share(flags, "format", "prefix")
 	s.RegisterPubSub(flags)
 }
 
@@ -38,6 +39,7 @@ func (s *StoreFlags) Register(flags *pflag.FlagSet) {
 func (s *StoreFlags) RegisterPubSub(flags *pflag.FlagSet) {
 	s.flags = flags
 	flags.StringVar(&s.pubSub, "pubsub", "", "`mode` of the releases' messages in a cluster: auto, on, off or both (default: $"+PubSubVariable+", or auto)")
+	share(flags, "pubsub")
 }
 
 // Config returns the configuration of the flags, and of the environment for the others.

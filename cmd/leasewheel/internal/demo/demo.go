@@ -75,7 +75,7 @@ func NewCommand() *cobra.Command {
 	f := flags{ttl: duration.Flag(3 * time.Second), duration: duration.Flag(12 * time.Second)}
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "Show and check the library with contending, frozen and killed processes",
+		Short:   "Show and check the library, with processes that freeze and die",
 		Long:    long,
 		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
 		Args:    exit.NoArguments,

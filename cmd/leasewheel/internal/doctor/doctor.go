@@ -218,11 +218,22 @@ func writeText(w io.Writer, r *driver.Report) error {
 			heading += "  " + f.Server
 		}
 		if _, err := fmt.Fprintf(w, "\n%s\n  found    %s\n  promise  %s\n  do       %s\n",
-			output.Visible(heading), output.Visible(f.Found), output.Visible(f.Promise), output.Visible(f.Advice)); err != nil {
+			output.Visible(heading), hanging(f.Found), hanging(f.Promise), hanging(f.Advice)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hanging returns a text of a finding. On a terminal its lines end between words, and begin
+// behind the word that names the text.
+func hanging(text string) string {
+	const indent = "           "
+	text = output.Visible(text)
+	if columns := terminal.Columns(os.Stdout); columns > 2*len(indent) {
+		text = strings.ReplaceAll(output.Filled(text, columns-len(indent)), "\n", "\n"+indent)
+	}
+	return text
 }
 
 // clockText describes by how much a server's clock is ahead of this host's.

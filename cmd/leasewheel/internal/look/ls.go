@@ -35,8 +35,8 @@ found; otherwise the table is sorted by name, and printed when all are known.
 Exit codes:
   0   also if there is no such lock
   64  the arguments are invalid
-  69  the server, or one of a cluster, cannot be reached, or refused; the locks of
-      the others are printed`
+  69  the server, or one of a cluster, cannot be reached, or refused; the locks
+      of the others are printed`
 
 const lsExample = `  leasewheel ls
   leasewheel ls 'orders:*'

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,6 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 )
-
-// maxScreenWidth is how wide a screen is drawn at most, in columns.
-const maxScreenWidth = 80
 
 // screen draws refreshes on a terminal, each over the one before, and leaves the lines
 // above as they are.
@@ -51,7 +49,7 @@ func (s *screen) show(r *refresh) error {
 		fmt.Fprintf(&frame, "\x1b[%dA\r", s.drawn)
 	}
 	// A line in the last column wraps on some terminals; the cursor is in the last row.
-	lines := r.lines(min(maxScreenWidth, width-1), height-1, s.interval)
+	lines := r.lines(width-1, height-1, s.interval)
 	for _, line := range lines {
 		frame.WriteString(line + "\x1b[K\n")
 	}
@@ -195,10 +193,17 @@ func table(cells [][]string, width int) []string {
 	return lines
 }
 
-// cut shortens text to width columns. An ellipsis replaces what is cut off.
+// others is the end of a cell that counts further holders.
+var others = regexp.MustCompile(` \+[0-9,]+$`)
+
+// cut shortens text to width columns. An ellipsis replaces what is cut off, before a number of
+// further holders if that fits.
 func cut(text string, width int) string {
 	if columns(text) <= width {
 		return text
+	}
+	if end := others.FindString(text); end != "" && columns(end)+1 < width {
+		return cut(strings.TrimSuffix(text, end), width-columns(end)) + end
 	}
 	var b strings.Builder
 	used := 1 // of the ellipsis

@@ -58,6 +58,13 @@ func TestScreenOfANarrowTerminal(t *testing.T) {
 	}
 }
 
+// The number of further holders is not cut away.
+func TestScreenCountsHolders(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "nightly[4711… +12", cut("nightly[4711]@a-host-with-a-long-name +12", 17))
+	assert.Equal(t, "nigh…", cut("nightly[4711]@a-host +1,234", 5))
+}
+
 // No line is wider than the screen, and no refresh higher, whatever the names are.
 func TestScreenFits(t *testing.T) {
 	t.Parallel()

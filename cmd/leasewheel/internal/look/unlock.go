@@ -29,8 +29,8 @@ Exit codes:
   0   every lock was held, and is now free
   1   one of them was not held
   64  the arguments are invalid, or --force is missing; nothing was done
-  69  the server, or one of several, cannot be reached, or refused, or one of the
-      names is not that of a lock; locks named before are free`
+  69  the server, or one of several, cannot be reached, or refused, or one of
+      the names is not that of a lock; locks named before are free`
 
 const unlockExample = `  leasewheel inspect orders:42 && leasewheel unlock --force orders:42`
 

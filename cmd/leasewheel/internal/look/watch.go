@@ -24,8 +24,8 @@ import (
 )
 
 const watchLong = `Watch lists the held locks again and again: their holders, since when, the remaining
-time of their leases, and how many wait. On a terminal the list is redrawn in place, in
-at most 80 columns, those with the most waiters first. Elsewhere each refresh is one
+time of their leases, and how many wait. On a terminal the list is redrawn in place,
+those with the most waiters first. Elsewhere each refresh is one
 line with the numbers of locks and waiters; with --json, one line with a document of all
 locks by name.
 
@@ -39,7 +39,8 @@ one side alone.
 Exit codes:
   0   Ctrl-C or SIGTERM ended it, or --count was reached
   64  the arguments are invalid
-  69  the server refused; or, with --count, the last refresh did not reach all servers`
+  69  the server refused; or, with --count, the last refresh did not reach all
+      servers`
 
 const watchExample = `  leasewheel watch
   leasewheel watch --interval 500ms 'orders:*'

@@ -66,3 +66,35 @@ func OneLine(err error) string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+// Filled breaks the lines of paragraphs anew, for lines of width columns. Lines that begin
+// with a space are those of lists and stay.
+func Filled(text string, width int) string {
+	var b strings.Builder
+	column := 0 // in the paragraph's line; 0 outside of a paragraph
+	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
+		if line[0] == '\n' || line[0] == ' ' || line[0] == '\t' {
+			if column > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(line)
+			column = 0
+			continue
+		}
+		for _, word := range strings.Fields(line) {
+			size := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+				column = size
+			case column+1+size > width:
+				b.WriteByte('\n')
+				column = size
+			default:
+				b.WriteByte(' ')
+				column += 1 + size
+			}
+			b.WriteString(word)
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

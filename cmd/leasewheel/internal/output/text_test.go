@@ -26,3 +26,11 @@ func TestFiguresKeepThreeDigits(t *testing.T) {
 		assert.Equal(t, want, Grouped(n))
 	}
 }
+
+// Paragraphs are broken anew between words, and lists stay.
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	const text = "one two\nthree four\n\nfive\n  6   a list, that is long\nseven\n"
+	assert.Equal(t, "one two\nthree\nfour\n\nfive\n  6   a list, that is long\nseven", Filled(text, 8))
+	assert.Equal(t, "one two three four\n\nfive\n  6   a list, that is long\nseven", Filled(text, 80))
+}

@@ -20,7 +20,7 @@ Exit codes:
   0   every ID was a dead letter; with --all also if there is none
   1   one of them was not; the others are revived
   64  the arguments are invalid; nothing was done
-  69  the server cannot be reached, or refused; letters printed before are revived`
+  69  the server cannot be reached, or refused; those printed are revived`
 
 const reviveExample = `  leasewheel queue revive mails 'invoice 7'
   leasewheel queue revive --all mails`
@@ -32,7 +32,7 @@ Exit codes:
   0   every ID was dropped
   1   one of them was not: no message has this id, or a worker has it
   64  the arguments are invalid; nothing was done
-  69  the server cannot be reached, or refused; messages printed before are dropped`
+  69  the server cannot be reached, or refused; those printed are dropped`
 
 const cancelExample = `  leasewheel queue cancel mails 'invoice 7' 'invoice 8'`
 

@@ -58,6 +58,7 @@ func newPutCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&p.id, "id", "", "`id` of the message, which the queue has once (default: a random one)")
 	flags.Var(&p.delay, "delay", "how long after now the message is due (default: at once)")
+	flags.Lookup("delay").DefValue = ""
 	flags.StringVar(&p.due, "due", "", "`time` at which the message is due, such as 2026-12-24T18:00:00Z")
 	flags.StringVar(&p.file, "payload-file", "", "read the payload from this `file`, or from standard input if it is -")
 	p.register(cmd, "print JSON")

@@ -73,8 +73,8 @@ func (m *Meter) paint() {
 // repainted in place.
 func (m *Meter) fitting() string {
 	line := m.line()
-	width, _, err := term.GetSize(int(m.out.Fd()))
-	if err != nil || width <= 0 {
+	width := Columns(m.out)
+	if width <= 0 {
 		return line
 	}
 	used := len("^C") // which a terminal may echo behind the line, and must not wrap
@@ -88,6 +88,15 @@ func (m *Meter) fitting() string {
 
 // Is reports whether a file is a terminal.
 func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Columns returns the width of a file that is a terminal, 0 of any other.
+func Columns(f *os.File) int {
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
 
 // Bar draws how much of total is done, width characters wide.
 func Bar(done, total float64, width int) string {
