@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -198,6 +199,30 @@ func ExampleMissed() {
 	// Skip runs what it missed, one directly after the other: false
 	// CatchUp runs what it missed, one directly after the other: true
 	// Delay runs what it missed, one directly after the other: false
+}
+
+// A poll with a jitter of a fifth of its period, so that the processes of a fleet do not poll
+// at the same instants. Its period changes, too: Reset plans the next run.
+func ExampleWheel_EveryFunc_jitter() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	period, polls, done := 10*time.Millisecond, 0, make(chan struct{})
+	_, err := w.EveryFunc(time.Now(), period, wheel.Skip, func(t wheel.Timeout) {
+		if polls++; polls == 3 {
+			t.Cancel()
+			close(done)
+			return
+		}
+		period *= 2 // nothing was found
+		t.Reset(period + rand.N(period/5))
+	})
+	if err != nil {
+		panic(err)
+	}
+	<-done
+	fmt.Println(polls, "polls")
+	// Output: 3 polls
 }
 
 // A poll that starts at once and ends by itself.

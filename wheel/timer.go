@@ -62,8 +62,9 @@ func (t *Timer) init(w *Wheel, owner *timeout.Owner, task func()) {
 //
 // wasPending reports whether the timer was pending before, as the result of
 // time.Timer.Reset does. Arm fails with [ErrStopped] or [ErrFull], and then changes
-// nothing.
+// nothing. It panics before Init.
 func (t *Timer) Arm(d time.Duration) (wasPending bool, err error) {
+	t.initialized()
 	return t.arm(t.wheel.ticks.after(d))
 }
 
@@ -71,7 +72,15 @@ func (t *Timer) Arm(d time.Duration) (wasPending bool, err error) {
 // of the clock. The instant should carry a monotonic reading, as those from [time.Now]
 // do; one in the past means the next tick.
 func (t *Timer) ArmAt(at time.Time) (wasPending bool, err error) {
+	t.initialized()
 	return t.arm(t.wheel.tickAt(at))
+}
+
+// initialized panics if the timer has no wheel and no task.
+func (t *Timer) initialized() {
+	if t.wheel == nil {
+		panic("wheel: Timer.Arm before Init")
+	}
 }
 
 func (t *Timer) arm(tick timeout.Tick) (wasPending bool, err error) {

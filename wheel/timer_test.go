@@ -133,3 +133,19 @@ func TestTimersAllocateNothing(t *testing.T) {
 		timer.Cancel()
 	}
 }
+
+// A Timer that was not bound to a wheel panics with the reason, not with a nil pointer.
+func TestArmBeforeInit(t *testing.T) {
+	for name, arm := range map[string]func(*wheel.Timer){
+		"Arm":   func(timer *wheel.Timer) { _, _ = timer.Arm(ms) },
+		"ArmAt": func(timer *wheel.Timer) { _, _ = timer.ArmAt(time.Now()) },
+	} {
+		func() {
+			defer func() {
+				text, _ := recover().(string)
+				check(t, text == "wheel: Timer.Arm before Init", "%s panics with %q", name, text)
+			}()
+			arm(new(wheel.Timer))
+		}()
+	}
+}
