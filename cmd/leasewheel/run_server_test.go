@@ -244,9 +244,9 @@ func TestRunByTLS(t *testing.T) {
 	}{
 		"our authority":         {[]string{"--redis", url, "--redis-ca", ours.file}, 0, ""},
 		"client certificate":    {[]string{"--redis", mutual, "--redis-ca", ours.file, "--redis-cert", cert, "--redis-key", key}, 0, ""},
-		"unknown authority":     {[]string{"--redis", url}, exit.Unavailable, "certificate"},
+		"unknown authority":     {[]string{"--redis", url}, exit.Unavailable, "--redis-ca"},
 		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exit.Unavailable, "certificate"},
-		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exit.Unavailable, "certificate"},
+		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exit.Unavailable, "--redis-cert"},
 		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exit.Usage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {

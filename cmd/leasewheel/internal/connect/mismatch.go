@@ -12,7 +12,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// MismatchError reports that a server's use of TLS differs from its URL.
+// MismatchError reports that a server's use of TLS differs from its URL and the flags.
 type MismatchError struct {
 	address string
 	advice  string
@@ -25,12 +25,17 @@ func (e *MismatchError) Error() string {
 
 func (e *MismatchError) Unwrap() error { return e.cause }
 
-// Mismatch returns a *MismatchError if err reports that no server answered, and one of
-// them uses TLS although its URL does not, or the reverse. Such a server closes the
-// connection or does not answer, so mismatch tries the other way. It sends no secret.
-// Otherwise it returns err.
+// Mismatch returns a *MismatchError if err reports that one side does not accept the other's
+// certificate; or that no server answered, and one of them uses TLS although its URL does
+// not, or the reverse. Such a server closes the connection or does not answer, so mismatch
+// tries the other way. It sends no secret. Otherwise it returns err.
 func (n Servers) Mismatch(ctx context.Context, err error) error {
-	if !errors.Is(err, lock.ErrUnavailable) {
+	switch {
+	case refusedByTLS(err):
+		return &MismatchError{n.Address(), "refuses the connection: it may want a client's certificate, see --redis-cert and --redis-key", err}
+	case Untrusted(err):
+		return &MismatchError{n.Address(), "has a certificate that is not trusted: name its authority by --redis-ca, or the name in it by --redis-server-name", err}
+	case !errors.Is(err, lock.ErrUnavailable):
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)

@@ -70,7 +70,7 @@ func (r *report) inSentences() string {
 	}
 	text := fmt.Sprintf("%d processes were granted one lock %s times. %s ", r.Processes, output.Grouped(int64(x.Acquisitions)), together)
 	if f := r.Frozen; f.Cause != "" {
-		text += fmt.Sprintf("A frozen holder was notified of its loss %v after it continued, and %d of its %d stale writes were refused. ", output.Round(f.Told), f.StaleRefused, f.StaleWrites)
+		text += fmt.Sprintf("A frozen holder was notified of its loss %v after it continued, and %s. ", output.Round(f.Told), f.staleText())
 	}
 	if k := r.Killed; k.Free > 0 {
 		text += fmt.Sprintf("The lock of a killed holder was granted again after %v. ", output.Round(k.Free))
@@ -79,7 +79,21 @@ func (r *report) inSentences() string {
 	if l.Deleted > 0 {
 		text += fmt.Sprintf("; %d were deleted on the server, and %d of these losses were reported", l.Deleted, l.Told)
 	}
-	return text + fmt.Sprintf("; %d were lost for no reason.", l.Lost)
+	if l.Lost == 0 {
+		return text + "; none was lost without a reason."
+	}
+	return text + fmt.Sprintf("; %s lost without a reason.", output.Counted(int64(l.Lost), "lease"))
+}
+
+// staleText describes what became of the writes with an old token.
+func (f *frozenReport) staleText() string {
+	switch {
+	case f.StaleWrites == 1 && f.StaleRefused == 1:
+		return "its stale write was refused"
+	case f.StaleWrites == 1:
+		return "its stale write was not refused"
+	}
+	return fmt.Sprintf("%d of its %d stale writes were refused", f.StaleRefused, f.StaleWrites)
 }
 
 // htmlLegend explains the spans and the marks, as they are drawn.
@@ -110,7 +124,7 @@ func (r *report) htmlTimeline(b *strings.Builder) {
 	t := r.lives
 	whole := timelineWindow{from: t.begin, until: max(t.end, t.begin+1), zero: t.begin, unit: time.Second, title: "time since the start of the demo (s)"}
 	if len(t.processes) > 0 {
-		page.Chart(b, "h2", "One lock", "Each row is a process. At this scale many holds are narrower than a dot.",
+		page.Chart(b, "h2", "One lock", r.rowsText(),
 			timelineChart(t, whole, "One lock", t.processes, nil))
 		for _, c := range t.closeUps() {
 			page.Chart(b, "h3", c.title, "", timelineChart(t, c.timelineWindow, c.title, c.lanes, nil))
@@ -121,6 +135,15 @@ func (r *report) htmlTimeline(b *strings.Builder) {
 			fmt.Sprintf("%d of %s leases, and all batches of renewals: the higher a line, the more leases one request renewed.", len(t.leases), output.Grouped(int64(r.Leases.Count))),
 			timelineChart(t, whole, "Many leases in one process", t.leases, t.batches))
 	}
+}
+
+// rowsText explains the rows of the chart of one lock.
+func (r *report) rowsText() string {
+	text := "Each row is a process."
+	if last := len(r.lives.processes); r.Killed.Free > 0 && last > r.Processes {
+		text += fmt.Sprintf(" Process %d was started in the place of the killed one.", last)
+	}
+	return text + " At this scale many holds are narrower than a dot."
 }
 
 // closeUp is a short part of the timeline.

@@ -26,6 +26,7 @@ p{margin:.25rem 0;max-width:46rem}
 .verdict{font-size:1.15rem;font-weight:600;margin-top:.75rem}
 .kept{color:var(--good)}.broken{color:var(--bad)}
 .wide{overflow-x:auto}
+@media screen and (max-width:740px){.wide::before{content:"scrolls sideways \2192";position:sticky;left:0;font-size:.75rem;color:var(--muted)}}
 .wide svg{display:block;width:100%;min-width:700px;height:auto;margin-top:.5rem}
 table{border-collapse:collapse;margin-top:.5rem;font-size:.875rem;font-variant-numeric:tabular-nums;white-space:nowrap}
 th,td{padding:.3rem .7rem;text-align:right;border-bottom:1px solid var(--line)}

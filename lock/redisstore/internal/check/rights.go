@@ -188,6 +188,17 @@ func (e *examination) tryCommands(ctx context.Context, u *Use, at string, r *ref
 	return nil
 }
 
+// plainName matches names that are patterns, and words of a shell, as they are.
+var plainName = regexp.MustCompile(`^[\w:./@%+=,-]+$`)
+
+// pattern returns that of the examined name's rights, with a space before it.
+func (e *examination) pattern() string {
+	if name := e.options.Name; plainName.MatchString(name) {
+		return " '" + name + "*'"
+	}
+	return ""
+}
+
 // reportRefusals reports what was refused of a use, on names that no client uses.
 func (e *examination) reportRefusals(u *Use, r *refusals) {
 	// Redis tries a script's rights one call at a time, so what is granted may lack the rights
@@ -208,7 +219,7 @@ func (e *examination) reportRefusals(u *Use, r *refusals) {
 	lack("use the channels", r.channels)
 	if len(lacks) > 0 {
 		e.found(severity, "rights", "the user may not "+strings.Join(lacks, "; nor "), promise,
-			"give the user the rights for "+u.Name+": leasewheel acl"+u.Flag+" prints them")
+			"give the user the rights for "+u.Name+": leasewheel acl"+u.Flag+e.pattern()+" prints them")
 	}
 	if len(r.absent) > 0 {
 		e.found(severity, "version", "the server lacks, or hides, "+excerptAll(r.absent), promise,

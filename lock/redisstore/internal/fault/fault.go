@@ -61,7 +61,7 @@ var faults = map[string]class{
 	"MISCONF":     {err: ErrMisconfigured, advice: "its log has the reason; often the disk is full"},
 	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
 	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
-	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user the commands, keys and channels that locks need"},
+	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user what `leasewheel acl` prints; `leasewheel doctor` finds what is missing"},
 	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
 	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
 	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
