@@ -203,7 +203,7 @@ func TestLeastUserWithSentinels(t *testing.T) {
 		assert.Empty(t, refused(t, admin))
 	}
 
-	for _, rule := range acl.RulesOf(acl.UsesOf(func(flag string) bool { return flag == "sentinel" }), "*") {
+	for _, rule := range acl.RulesOf(acl.UsesOf("*", func(flag string) bool { return flag == "sentinel" })) {
 		if rule[0] != '+' && rule[0] != '&' || rule == "+hello" || rule == "+ping" || rule == "+unsubscribe" {
 			continue // the client goes on without them for a while
 		}

@@ -31,8 +31,9 @@ package main
 // Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
 // cmd/leasewheel/internal/reportfile/file_test.go.
 //
-// The rights of users: cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go,
-// SECURITY.md; lock/redisstore/rights.go.
+// The rights of users: lock/redisstore/rights.go and the row of each kind, such as
+// lock/redisstore/fair.go fair; lock/delayqueue/keys.go Use();
+// cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go, SECURITY.md.
 // Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
 // Planted: 97.
 //

@@ -25,30 +25,42 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
+// examplePattern is the pattern of names in SECURITY.md.
+const examplePattern = "orders:*"
+
 // leastUser returns the ACL user that leasewheel acl prints for the given uses, and for
 // locks unless they stand apart from locks. Its password is "secret".
 func leastUser(t *testing.T, uses ...string) []string {
 	t.Helper()
 	for _, use := range uses {
-		require.True(t, slices.ContainsFunc(acl.Uses, func(u acl.Use) bool { return u.Flag == use }), use)
+		require.True(t, slices.ContainsFunc(acl.Uses(examplePattern), func(u acl.Use) bool { return u.Flag == use }), use)
 	}
-	wanted := acl.UsesOf(func(flag string) bool { return slices.Contains(uses, flag) })
-	return append([]string{"leasewheel", "on", ">secret"}, acl.RulesOf(wanted, acl.ExamplePattern)...)
+	wanted := acl.UsesOf(examplePattern, func(flag string) bool { return slices.Contains(uses, flag) })
+	return append([]string{"leasewheel", "on", ">secret"}, acl.RulesOf(wanted)...)
 }
 
-// SECURITY.md has the rules that leasewheel acl prints.
+// SECURITY.md has the rules that leasewheel acl prints, each use with what it adds.
 func TestSecurityDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "SECURITY.md"))
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)\n```\n((?:user |  ).*?)```").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, len(acl.Uses))
-	for i, u := range acl.Uses {
-		rules := strings.TrimPrefix(u.Rules, "\n") + "\n"
-		if u.Apart || u.Flag == "locks" {
-			rules = "user leasewheel on >PASSWORD " + acl.Base + "\n" + rules
+	uses := acl.Uses(examplePattern)
+	require.Len(t, blocks, len(uses))
+	rulesOf := func(flag string) []string {
+		return acl.RulesOf(acl.UsesOf(examplePattern, func(of string) bool { return of == flag }))
+	}
+	for i, u := range uses {
+		builtOn := "locks"
+		if u.Flag == "force" {
+			builtOn = "inspect"
 		}
-		assert.Equal(t, rules, string(blocks[i][1]), u.Flag)
+		rules, less := rulesOf(u.Flag), rulesOf(builtOn)
+		if u.Apart || u.Flag == "locks" {
+			rules, less = slices.Insert(rules, 0, "user", "leasewheel", "on", ">PASSWORD"), nil
+		}
+		rules = slices.DeleteFunc(rules, func(rule string) bool { return slices.Contains(less, rule) })
+		assert.Equal(t, rules, strings.Fields(string(blocks[i][1])), u.Flag)
 		if u.Flag != "locks" {
 			assert.Regexp(t, "\\(`--"+u.Flag+"`", string(text), "the flag is named")
 		}

@@ -1,6 +1,10 @@
 package delayqueue
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
 
 // key returns a key of the queue called name. As for locks it is "prefix:{name}", or
 // "prefix:name" if the name has a hash tag.
@@ -16,5 +20,21 @@ func keysOf(name string) []string {
 	return []string{
 		key("due", name), key("leased", name), key("dead", name),
 		key("payload", name), key("record", name), key("token", name), key("channel", name),
+	}
+}
+
+// Use returns what a Redis user needs for queues whose names match pattern, as Redis matches
+// keys.
+func Use(pattern string) redisstore.Use {
+	const claim = "??????????????????????????" // as rand.Text makes them
+	commands := []string{"publish"}            // which the scripts get by name
+	for _, sc := range []redisstore.Script{
+		putScript, claimScript, settleScript, renewScript, moveScript, cancelScript, reviveScript, getScript, listScript, statsScript,
+	} {
+		commands = append(commands, sc.Commands()...)
+	}
+	return redisstore.Use{
+		Flag: "queue", Name: "delay queues, with or without locks", Commands: commands,
+		Keys: append(keysOf(pattern), key("claim", pattern)+":"+claim), Channels: keysOf(pattern)[channelKey:],
 	}
 }

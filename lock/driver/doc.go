@@ -54,8 +54,7 @@ package driver
 // lock/redisstore/format.go kinds, a Go file with its row and scripts such as
 // lock/redisstore/fair.go fair and lock/redisstore/internal/lua/fair_acquire.lua; if it is a
 // hash, lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua
-// and lock/redisstore/internal/lua/force.lua; cmd/leasewheel/internal/acl/rights.go,
-// lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go kindNames,
+// and lock/redisstore/internal/lua/force.lua; lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go kindNames,
 // docs/lock.schema.json, SECURITY.md.
 // Tests: a group in lock/driver/drivertest/suite.go, run by
 // lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the

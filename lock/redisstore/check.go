@@ -44,7 +44,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 			slices.SortFunc(nodes, func(a, b check.Node) int { return cmp.Compare(a.Address, b.Address) })
 			return nodes, err
 		},
-		Uses: func(at string) []check.Use { return uses(s.format.kinds, key(at)) },
+		Uses: func(at string) []check.Use { return uses(s.format.kinds, example(key(at))) },
 		UnusedKeys: func(prefix, node string, several int) []string {
 			return unusedKeys(s, prefix, node, several)
 		},

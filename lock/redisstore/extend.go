@@ -25,6 +25,10 @@ func NewScript(dir fs.FS, name string) Script {
 	return Script{&transport.Script{Text: lua.Timely(dir, name)}}
 }
 
+// Commands returns the commands that the script may run. In a cluster it may publish by
+// spublish, too.
+func (sc Script) Commands() []string { return sc.script.Text().Commands() }
+
 // Run runs a script on the server that has the keys, and does not repeat it. The keys are no
 // names of locks: [Config.Prefix] does not apply to them. A server that does not know the
 // script gets its source. Errors are of type *[ServerError].

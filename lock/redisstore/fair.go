@@ -39,14 +39,12 @@ var fair = kind{
 	},
 	renew:   renew,
 	prolong: prolong,
-	rights: &rights{
-		name: "fair locks", flag: " --fair",
-		commands: []string{
-			"lindex @ 0", "llen @", "lpop @", "lpos @ x", "lpush @ x ; lpop @", "lrem @ 0 x", "rpush @ x ; lpop @", "unlink @",
-			"zcount @ 0 0", "zmscore @ x", "zrange @ 0 0", "zrangebyscore @ 0 0", "zremrangebyrank @ 0 0",
+	rights: rights{
+		flag: "fair", name: "fair locks",
+		scripts: []*transport.Script{fairAcquire, fairRelease, fairKeep, renew},
+		reached: func(of subject) (keys, channels []key) {
+			return []key{queueKey(of.at), timeoutsKey(of.at), placesKey(of.at)}, []key{channelKey(of.at) + ":" + of.owner}
 		},
-		keys:     func(at, _, _ key) []key { return []key{queueKey(at), timeoutsKey(at), placesKey(at)} },
-		channels: func(at, _, owner key) []key { return []key{channelKey(at) + ":" + owner} },
 	},
 }
 

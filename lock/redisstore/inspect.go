@@ -24,6 +24,29 @@ var (
 	forceLock   = transport.File("force.lua")
 )
 
+// Their scripts share functions that only the other one calls, so the commands are listed.
+var (
+	inspecting = rights{
+		flag: "inspect", name: "leasewheel ls, watch and inspect, of locks of every kind",
+		commands: strings.Fields("scan hmget hstrlen type hlen hrandfield lrange llen zscore getrange strlen zrange zcard zcount zrangebyscore"),
+		reached: func(of subject) (keys, channels []key) {
+			for _, k := range []*kind{&fair, &read, &permit} {
+				more, _ := k.rights.reached(of)
+				keys = append(keys, more...)
+			}
+			return keys, []key{readWriteChannel(of.at)}
+		},
+	}
+	forcing = rights{
+		flag: "force", name: "leasewheel unlock --force; with what --inspect has",
+		commands: strings.Fields("del lindex lpop unlink zrem zremrangebyrank"),
+		reached: func(of subject) (keys, channels []key) {
+			_, channels = fair.rights.reached(of)
+			return nil, channels
+		},
+	}
+)
+
 var _ driver.Inspector = (*Store)(nil)
 
 // Inspect describes one lock. One round trip reads its holders and waiters, a second one

@@ -110,7 +110,6 @@ func channelKey(at key) key { return derive(channelPrefix, at) }
 
 func tokenKey(at key) key { return derive(tokenPrefix, at) }
 
-// The rights of users name each prefix: see cmd/leasewheel/internal/acl/rights.go.
 const (
 	channelPrefix   = "redisson_lock__channel"
 	tokenPrefix     = "redisson_lock_token" //nolint:gosec // no credential

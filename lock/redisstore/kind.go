@@ -37,7 +37,7 @@ type kind struct {
 	counting func(s *Store, at key, request string) []key
 
 	trace  *trace // by which locks are found; nil if that of another kind suffices
-	rights *rights
+	rights rights
 }
 
 // request is what a kind makes a call from. A hold has the lock's name, which the server

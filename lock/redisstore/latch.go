@@ -12,10 +12,9 @@ var (
 // latch keeps [driver.KindLatch]: Redisson's RCountDownLatch. A wait takes nothing.
 var latch = kind{
 	mode: "latch",
-	handlers: func(r request) []handler {
-		handlers := []handler{{latchChannel(r.at), askAgain}}
-		if tagged(r.at) {
-			handlers = append(handlers, handler{latchClusterChannel(r.at), askAgain})
+	handlers: func(r request) (handlers []handler) {
+		for _, channel := range latchChannels(r.at) {
+			handlers = append(handlers, handler{channel, askAgain})
 		}
 		return handlers
 	},
@@ -23,24 +22,27 @@ var latch = kind{
 	answer:  shared,
 	counter: latchCount,
 	counting: func(s *Store, at key, request string) []key {
-		channel := latchChannel(at)
-		if s.cluster != nil && tagged(at) {
-			channel = latchClusterChannel(at)
+		channels := latchChannels(at)
+		if s.cluster == nil {
+			channels = channels[:1]
 		}
-		return []key{at, channel, requestKey(at, request)}
+		return []key{at, channels[len(channels)-1], requestKey(at, request)}
 	},
-	rights: &rights{
-		flag:     " --semaphore",
-		keys:     func(at, _, _ key) []key { return []key{latchChannel(at)} },
-		channels: func(at, _, _ key) []key { return []key{latchChannel(at)} },
+	rights: rights{
+		flag:    "semaphore",
+		scripts: []*transport.Script{latchWait, latchCount},
+		reached: func(of subject) (keys, channels []key) { return latchChannels(of.at), latchChannels(of.at) },
 	},
 }
 
-// latchChannel is Redisson's channel of a latch. If the name has a hash tag of its own,
-// the channel is not in the name's slot, so Redisson cannot keep such a latch in a
-// cluster. There, leasewheel uses latchClusterChannel.
-func latchChannel(at key) key { return latchPrefix + "{" + at + "}" }
-
-func latchClusterChannel(at key) key { return latchPrefix + at }
-
-const latchPrefix = "redisson_countdownlatch__channel__"
+// latchChannels returns Redisson's channel of a latch. If the name has a hash tag of its own,
+// that channel is not in the name's slot, so Redisson cannot keep such a latch in a cluster.
+// The last channel is the one that leasewheel uses there.
+func latchChannels(at key) []key {
+	const prefix = "redisson_countdownlatch__channel__"
+	channels := []key{prefix + "{" + at + "}"}
+	if tagged(at) {
+		channels = append(channels, prefix+at)
+	}
+	return channels
+}

@@ -44,23 +44,19 @@ var mutex = kind{
 		pattern: func(prefix string) string { return escapePattern(prefix) + "*" },
 		locks:   func(trace key) []key { return []key{trace} },
 	},
-	rights: &rights{
-		name: "mutexes", needed: true,
-		commands: []string{
-			"set @ x xx", // the first to write: once a script has, a server out of memory refuses nothing
-			"hget @ x", "hdel @ x", "hset @ x 1 ; hdel @ x", "hexists @ x", "hrandfield @", "get @", "exists @", "pexpire @ 1", "pttl @", "persist @", "time",
-			"zadd @ xx 1 x", "zpopmin @", "zrem @ x", "zscore @ x", "publish # x", "pubsub numsub #",
-		},
-		keys: func(at, _, _ key) []key {
-			return []key{
-				at, tokenKey(at), waitQueueKey(at), yieldKey(at), clientKey(transport.HashTag(string(at))),
-				channelKey(at), waitChannel(at), // scripts get channels as keys, too
-			}
-		},
-		channels: func(at, client, _ key) []key {
-			return []key{channelKey(at), waitChannel(at), waitChannel(at) + ":" + client}
-		},
+	rights: rights{
+		flag: "locks", name: "mutexes", needed: true,
+		scripts: []*transport.Script{acquire, release, renew, announce},
+		reached: mutexReaches,
 	},
+}
+
+func mutexReaches(of subject) (keys, channels []key) {
+	keys = []key{
+		of.at, tokenKey(of.at), waitQueueKey(of.at), yieldKey(of.at), clientKey(string(of.record)),
+		channelKey(of.at), waitChannel(of.at), // scripts get channels as keys, too
+	}
+	return keys, []key{channelKey(of.at), waitChannel(of.at), waitChannel(of.at) + ":" + of.client}
 }
 
 func waitQueueKey(at key) key { return derive(waitQueuePrefix, at) }

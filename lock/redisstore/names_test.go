@@ -29,12 +29,10 @@ var keyFunctions = map[string]func(at key) key{
 	"timeoutsKey":  timeoutsKey,
 	"placesKey":    placesKey,
 	"permitsKey":   permitsKey,
-	"latchChannel": latchChannel,
+	"latchChannel": func(at key) key { return latchChannels(at)[0] },
 	"latchClusterChannel": func(at key) key {
-		if tagged(at) {
-			return latchClusterChannel(at)
-		}
-		return latchChannel(at) // it is not used for others
+		channels := latchChannels(at)
+		return channels[len(channels)-1]
 	},
 	"readWriteChannel": readWriteChannel,
 	"claimKey":         claimKey,
@@ -120,8 +118,8 @@ func TestNamesThatShareKeysAreRefused(t *testing.T) {
 		"d":              string(holdsKey("d", aClient+":7")) + ":1",
 		"mails":          "leasewheel_queue_due:{mails}",
 		"the client's":   string(clientKey(aClient)),
-		"a latch's":      string(latchChannel("a latch's")),
-		"{tagged}:latch": string(latchChannel("{tagged}:latch")),
+		"a latch's":      string(latchChannels("a latch's")[0]),
+		"{tagged}:latch": string(latchChannels("{tagged}:latch")[0]),
 	} {
 		require.NoError(t, driver.ValidateName(one))
 		var refused *lock.NameError

@@ -65,11 +65,10 @@ var permit = kind{
 		pattern: func(string) string { return "*" + permitsSuffix },
 		locks:   permitsLocks,
 	},
-	rights: &rights{
-		flag:     " --semaphore",
-		commands: []string{"unlink @", "zcount @ 0 0", "zrange @ 0 0", "zremrangebyrank @ 0 0"},
-		keys:     func(at, _, _ key) []key { return []key{permitsKey(at)} },
-		channels: func(at, _, _ key) []key { return nil },
+	rights: rights{
+		flag:    "semaphore",
+		scripts: []*transport.Script{permitAcquire, permitRelease, permitRenew, permitsCount},
+		reached: func(of subject) (keys, channels []key) { return []key{permitsKey(of.at)}, nil },
 	},
 }
 

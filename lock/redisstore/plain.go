@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"slices"
-
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
@@ -51,10 +49,10 @@ var plainMutex = kind{
 	renew:   plainRenew,
 	prolong: prolong,
 	trace:   &trace{keyType: "string", pattern: mutex.trace.pattern, locks: mutex.trace.locks},
-	rights: &rights{
-		name: "plain locks", flag: " --plain", needed: true,
-		commands: append(slices.Clone(mutex.rights.commands), "del @", "getrange @ 0 0"),
-		keys:     mutex.rights.keys, channels: mutex.rights.channels,
+	rights: rights{
+		flag: "plain", name: "plain locks", needed: true,
+		scripts: []*transport.Script{plainAcquire, plainRelease, plainRenew, announce},
+		reached: mutexReaches,
 	},
 }
 

@@ -66,18 +66,19 @@ var read = kind{
 		c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
 		c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 	},
-	rights: &rights{
-		name: "read-write locks", flag: " --read-write",
-		commands: []string{"del @", "hlen @", "type @", "unlink @"},
-		keys: func(at, _, owner key) []key {
-			return []key{holdsKey(at, string(owner)), claimKey(at), readWriteChannel(at)}
-		},
-		channels: func(at, _, _ key) []key { return []key{readWriteChannel(at)} },
+	rights: rights{
+		flag: "read-write", name: "read-write locks",
+		scripts: []*transport.Script{readAcquire, readRelease, readRenew},
+		reached: readWriteReaches,
 	},
 }
 
-// write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock. Its rights are
-// those of the read side.
+func readWriteReaches(of subject) (keys, channels []key) {
+	holds := holdsKey(of.at, string(of.owner))
+	return []key{holds, holds + ":*", claimKey(of.at), readWriteChannel(of.at)}, []key{readWriteChannel(of.at)}
+}
+
+// write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
 var write = kind{
 	mode:     "write",
 	handlers: readWriteHandlers,
@@ -96,5 +97,10 @@ var write = kind{
 	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
 		c.Keys = append(c.Keys, string(at))
 		c.Args = append(c.Args, lease.TTL.Milliseconds(), writerField(lease.Owner))
+	},
+	rights: rights{
+		flag:    "read-write",
+		scripts: []*transport.Script{writeAcquire, writeRelease, writeRenew},
+		reached: readWriteReaches,
 	},
 }

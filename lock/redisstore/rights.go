@@ -4,44 +4,70 @@ import (
 	"slices"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
-// rights are what a user needs for a kind of lock, beside the rights of a mutex. Kinds with
-// one flag have common rights.
-type rights struct {
-	name   string // of the locks
-	flag   string // of leasewheel acl, with a space before it
-	needed bool   // without these rights no lock is granted
-	// commands as rights.lua takes them: each changes nothing on a key that does not exist.
-	commands []string
-	// keys and channels derive from a lock's key, a client's id, and an owner of that client.
-	keys, channels func(at, client, owner key) []key
+// Use is a use of the server, such as a kind of lock, with what a Redis user needs for it.
+type Use = check.Use
+
+// Uses returns the uses of locks whose names match pattern, as Redis matches keys: mutexes,
+// which all others build on, the other kinds of lock, inspection and forced release.
+func Uses(pattern string) []Use {
+	const client = "????????-????-????-????-????????????"
+	all := slices.Concat(kinds, formats[FormatPlain].kinds, []*kind{{rights: inspecting}, {rights: forcing}})
+	return uses(all, subject{at: key(pattern), client: client, owner: client + ":*", record: "*"})
 }
 
-// noClient is an id that no client has. Rights to keys and channels of one client depend on
-// the form of an id.
-const noClient = "00000000-0000-0000-0000-000000000000"
+// rights are what a user needs for a kind of lock, or for another use, beside the rights of a
+// mutex. Rows with one flag have common rights.
+type rights struct {
+	flag   string // of leasewheel acl
+	name   string // of the locks
+	needed bool   // without these rights no lock is granted
+	// scripts are those of the use: it needs their commands.
+	scripts  []*transport.Script
+	commands []string // without a script, or of scripts that can do more
+	// reached returns the keys, with the channels among them, and the channels.
+	reached func(of subject) (keys, channels []key)
+}
 
-// uses returns what a user of these kinds needs at the key of a lock.
-func uses(kinds []*kind, at key) (uses []check.Use) {
+// subject is what keys and channels derive from: a lock's key, a client's id, an owner of that
+// client, and an id for the record of a client.
+type subject struct{ at, client, owner, record key }
+
+// example returns a subject without a client. Rights to keys and channels of one client depend
+// on the form of an id. In a cluster all keys have the slot of the lock's.
+func example(at key) subject {
+	const client = "00000000-0000-0000-0000-000000000000"
+	return subject{at: at, client: client, owner: client + ":1", record: key(transport.HashTag(string(at)))}
+}
+
+// uses returns the uses of rows.
+func uses(kinds []*kind, of subject) (uses []Use) {
 	for _, k := range kinds {
-		r := k.rights
-		if r == nil {
-			continue
-		}
-		i := slices.IndexFunc(uses, func(u check.Use) bool { return u.Flag == r.flag })
+		r := &k.rights
+		i := slices.IndexFunc(uses, func(u Use) bool { return u.Flag == r.flag })
 		if i < 0 {
 			i = len(uses)
-			uses = append(uses, check.Use{Name: r.name, Flag: r.flag, Needed: r.needed})
+			uses = append(uses, Use{Name: r.name, Flag: r.flag, Needed: r.needed})
 		}
 		u := &uses[i]
-		u.Commands = append(u.Commands, r.commands...)
-		for _, k := range r.keys(at, noClient, noClient+":1") {
-			u.Keys = append(u.Keys, string(k))
+		u.Commands = add(u.Commands, r.commands)
+		for _, sc := range r.scripts {
+			u.Commands = add(u.Commands, sc.Text().Commands())
 		}
-		for _, c := range r.channels(at, noClient, noClient+":1") {
-			u.Channels = append(u.Channels, string(c))
-		}
+		keys, channels := r.reached(of)
+		u.Keys, u.Channels = add(u.Keys, keys), add(u.Channels, channels)
 	}
 	return uses
+}
+
+// add appends more to texts, each text once.
+func add[T ~string](texts []string, more []T) []string {
+	for _, text := range more {
+		if !slices.Contains(texts, string(text)) {
+			texts = append(texts, string(text))
+		}
+	}
+	return texts
 }

@@ -38,13 +38,12 @@ var semaphore = kind{
 	counting: func(_ *Store, at key, request string) []key {
 		return []key{at, semaphoreChannel(at), requestKey(at, request)}
 	},
-	rights: &rights{
-		name: "semaphores and latches", flag: " --semaphore",
-		commands: []string{"type @", "del @", "getrange @ 0 0", "incrby @ 1 ; del @", "decrby @ 1 ; del @"},
-		keys: func(at, _, owner key) []key {
-			return []key{requestKey(at, string(owner)), semaphoreChannel(at)}
+	rights: rights{
+		flag: "semaphore", name: "semaphores and latches",
+		scripts: []*transport.Script{semaphoreAcquire, semaphoreRelease, semaphoreForget, permitsCount},
+		reached: func(of subject) (keys, channels []key) {
+			return []key{requestKey(of.at, string(of.owner)), semaphoreChannel(of.at)}, []key{semaphoreChannel(of.at)}
 		},
-		channels: func(at, _, _ key) []key { return []key{semaphoreChannel(at)} },
 	},
 }
 

@@ -70,8 +70,8 @@ func NewCommand() *cobra.Command {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	for _, u := range Uses {
-		a.wanted[u.Flag] = flags.Bool(u.Flag, false, u.usage)
+	for _, u := range Uses("*") {
+		a.wanted[u.Flag] = flags.Bool(u.Flag, false, u.Name)
 	}
 	flags.StringVar(&a.user, "user", "leasewheel", "the `name` of the user")
 	flags.StringVar(&a.password, "password-file", "", "set the password in this `file`, besides others that the user has")
@@ -89,14 +89,14 @@ func (a *command) run(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("prefix") {
 		a.prefix = os.Getenv(connect.PrefixVariable)
 	}
-	uses, err := a.uses()
+	pattern = connect.GlobLiteral(a.prefix) + pattern
+	uses, err := a.uses(pattern)
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
 	if err := validateWord("--user", a.user); err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	pattern = connect.GlobLiteral(a.prefix) + pattern
 	if err := validateWord("PATTERN, with its prefix,", pattern); err != nil {
 		return exit.UsageError(cmd, err)
 	}
@@ -108,15 +108,15 @@ func (a *command) run(cmd *cobra.Command, args []string) error {
 		}
 		rules = append(rules, hash)
 	}
-	if err := a.print(cmd, append(rules, RulesOf(uses, pattern)...)); err != nil {
+	if err := a.print(cmd, append(rules, RulesOf(uses)...)); err != nil {
 		return exit.Errorf(exit.Internal, "writing the rights: %w", err)
 	}
 	return nil
 }
 
 // uses returns the uses of the flags.
-func (a *command) uses() ([]Use, error) {
-	uses := UsesOf(func(flag string) bool { return *a.wanted[flag] })
+func (a *command) uses(pattern string) ([]Use, error) {
+	uses := UsesOf(pattern, func(flag string) bool { return *a.wanted[flag] })
 	sentinel := slices.ContainsFunc(uses, func(u Use) bool { return u.Flag == "sentinel" })
 	if sentinel && len(uses) > 1 {
 		return nil, errors.New("--sentinel is the user of the sentinels, and excludes the other uses, which are those of their servers")

@@ -107,12 +107,12 @@ func TestACLReachesNothingElse(t *testing.T) {
 		{"", "o?ders:[0-9]", []string{"orders:4"}, []string{"orders:42", "orders:x", "cart:{orders:4}", "{orders:4}:cart"}},
 		{"shop:", "*", []string{"42"}, []string{"42", "shop", "cart:{shop:42}", "{shop:42}:cart", "xshop:42"}},
 	} {
-		for _, u := range Uses {
+		for _, u := range Uses("") {
 			if _, has := keysOfUse[u.Flag]; !has {
 				continue // a setting without keys, or the user of sentinels
 			}
 			t.Run(c.prefix+c.pattern+" "+u.Flag, func(t *testing.T) {
-				uses := UsesOf(func(flag string) bool { return flag == u.Flag })
+				uses := UsesOf(connect.GlobLiteral(c.prefix)+c.pattern, func(flag string) bool { return flag == u.Flag })
 				var own, all []string
 				for _, use := range uses {
 					for _, name := range c.names {
@@ -131,7 +131,7 @@ func TestACLReachesNothingElse(t *testing.T) {
 					slices.Sort(*list)
 					*list = slices.Compact(*list)
 				}
-				rules := RulesOf(uses, connect.GlobLiteral(c.prefix)+c.pattern)
+				rules := RulesOf(uses)
 				// A client's record belongs to no name.
 				anyClient := func(key string) bool { return strings.HasPrefix(key, "~leasewheel:client:{") }
 				notOwn := func(keys []string) []string {

@@ -19,17 +19,13 @@ import (
 
 var rights = lua.File("rights.lua")
 
-// Use is a use of a server, with what its scripts use at the key of a lock. SECURITY.md has
-// the same lists.
+// Use is a use of a server, with what its scripts need.
 type Use struct {
-	Name string
-	Flag string // with a space before it, for leasewheel acl
-	// Needed: without it no lock is granted.
-	Needed bool
-	// Commands as rights.lua takes them: each changes nothing on a key that does not exist.
-	Commands []string
-	// Keys and Channels derive from the lock's key.
-	Keys, Channels []string
+	Name   string
+	Flag   string // of leasewheel acl
+	Needed bool   // without it no lock is granted
+	// Commands, Keys and Channels are as rules of Redis' ACL name them.
+	Commands, Keys, Channels []string
 }
 
 // checkName is the beginning of the names on which rights are tried, unless the caller gives
@@ -167,21 +163,16 @@ func (e *examination) tryCommands(ctx context.Context, u *Use, at string, r *ref
 		return nil
 	}
 	list, ok := reply.([]any)
-	if !ok || len(list)%2 != 0 || len(list) > 2*len(commands) {
+	if !ok || len(list)%2 != 0 {
 		r.faults = append(r.faults, fault.Unexpected(reply))
 		return nil
 	}
 	for ; len(list) > 0; list = list[2:] {
-		index, isNumber := list[0].(int64)
+		command, _ := list[0].(string)
 		text, isText := list[1].(string)
-		if !isNumber || !isText || index < 0 || index >= int64(len(commands)) {
+		if !isText || !slices.Contains(commands, command) {
 			r.faults = append(r.faults, fault.Unexpected(list[0]))
 			return nil
-		}
-		words := strings.Fields(commands[index])
-		command := words[0]
-		if command == "pubsub" {
-			command += "|" + words[1]
 		}
 		r.add(command, "", channel, fault.Refusal(text))
 	}
@@ -219,7 +210,7 @@ func (e *examination) reportRefusals(u *Use, r *refusals) {
 	lack("use the channels", r.channels)
 	if len(lacks) > 0 {
 		e.found(severity, "rights", "the user may not "+strings.Join(lacks, "; nor "), promise,
-			"give the user the rights for "+u.Name+": leasewheel acl"+u.Flag+e.pattern()+" prints them")
+			"give the user the rights for "+u.Name+": leasewheel acl --"+u.Flag+e.pattern()+" prints them")
 	}
 	if len(r.absent) > 0 {
 		e.found(severity, "version", "the server lacks, or hides, "+excerptAll(r.absent), promise,

@@ -4,11 +4,26 @@
 --
 -- KEYS  1 a key that no client uses
 -- ARGV  1 a channel that no client uses
---       each of the others: a command with its arguments, in which @ is the key and # the
---       channel, and for a command that makes the key, behind ";", one that removes it
--- returns the number of each refused command and the refusal, one after the other
+--       each of the others: a command, as in a rule of an ACL
+-- returns each refused command and its refusal, one after the other
 
-local refused = {}
+-- Each command has arguments that change nothing, in which @ is the key and # the channel. Behind
+-- one that makes the key, and ";", is one that removes it. The first one writes: once a script
+-- has written, a server out of memory refuses nothing.
+local trials = {
+  'set @ x xx', 'get @', 'exists @', 'pexpire @ 1', 'pttl @', 'persist @', 'type @', 'del @', 'unlink @', 'time',
+  'getrange @ 0 0', 'incrby @ 1 ; del @', 'decrby @ 1 ; del @',
+  'hget @ x', 'hdel @ x', 'hset @ x 1 ; hdel @ x', 'hexists @ x', 'hrandfield @', 'hlen @',
+  'lindex @ 0', 'llen @', 'lpop @', 'lpos @ x', 'lpush @ x ; lpop @', 'lrem @ 0 x', 'rpush @ x ; lpop @',
+  'zadd @ xx 1 x', 'zpopmin @', 'zrem @ x', 'zscore @ x', 'zmscore @ x', 'zcount @ 0 0', 'zrange @ 0 0',
+  'zrangebyscore @ 0 0', 'zremrangebyrank @ 0 0',
+  'publish # x', 'spublish # x', 'pubsub numsub #', 'pubsub shardnumsub #',
+}
+
+local wanted, refused = {}, {}
+for i = 2, #ARGV do
+  wanted[ARGV[i]] = true
+end
 
 local function try(text)
   local words = {}
@@ -19,15 +34,18 @@ local function try(text)
   return type(reply) == 'table' and reply.err
 end
 
-for i = 2, #ARGV do
-  local command, undo = string.match(ARGV[i], '^(.-) ?; ?(.*)$')
-  local err = undo and try(undo)
-  if not err then
-    err = try(command or ARGV[i])
-    if undo and not err then try(undo) end
-    if err then
-      refused[#refused + 1] = i - 2
-      refused[#refused + 1] = err
+for _, trial in ipairs(trials) do
+  local name = string.gsub(string.match(trial, '^pubsub %w+') or string.match(trial, '^%w+'), ' ', '|')
+  if wanted[name] then
+    local command, undo = string.match(trial, '^(.-) ; (.*)$')
+    local err = undo and try(undo)
+    if not err then
+      err = try(command or trial)
+      if undo and not err then try(undo) end
+      if err then
+        refused[#refused + 1] = name
+        refused[#refused + 1] = err
+      end
     end
   end
 end

@@ -55,6 +55,24 @@ func newText(source string, included map[string]bool) *Text {
 	return &Text{Source: source, SHA: hex.EncodeToString(sum[:]), Timely: included["deadline.lua"]}
 }
 
+// called matches a call of a command.
+var called = regexp.MustCompile(`\bp?call\('(\w+)'`)
+
+// Commands returns the commands that the script calls outside clusters, as rules of Redis' ACL
+// name them.
+func (t *Text) Commands() (commands []string) {
+	for _, found := range called.FindAllStringSubmatch(t.Source, -1) {
+		switch command := found[1]; command {
+		case "spublish":
+		case "pubsub":
+			commands = append(commands, "pubsub|numsub")
+		default:
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
 var include = regexp.MustCompile(`(?m)^-- include: (\w+\.lua)$`)
 
 // expand returns the text of a file, unless it is included already.
