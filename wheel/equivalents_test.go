@@ -32,7 +32,7 @@ func TestEquivalentsExist(t *testing.T) {
 			t.Errorf("docs/wheel-tests.md names %s, which does not exist", name)
 		}
 	}
-	if named < 100 {
+	if named < 90 {
 		t.Errorf("docs/wheel-tests.md names %d tests: it was not understood", named)
 	}
 }

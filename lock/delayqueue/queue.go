@@ -41,7 +41,8 @@ type Config struct {
 	// Negative: no retries.
 	RetryFor time.Duration
 	// Poll is the longest interval at which a worker with room for more polls without a
-	// notification. Default: 30 s.
+	// notification. A test that waits for weeks of virtual time sets it to a day: each poll
+	// takes a millisecond of real time. Default: 30 s.
 	Poll time.Duration
 
 	// MaxPayload is the most bytes of a payload, up to 64 MiB. Default: 1 MiB.

@@ -70,6 +70,9 @@ func bounded(contextTimeoutEnabled bool) error {
 // server.
 //
 // No error of Open quotes a value of the URL: each may be a secret.
+//
+// In an outage go-redis prints two lines a second on standard error, for every failed
+// connection. See [LogTo].
 func Open(rawURL string, c Config) (*Store, error) {
 	client, err := Dial(rawURL, ClientConfig{})
 	if err != nil {
@@ -321,8 +324,10 @@ func quotable(u *url.URL, names string) string {
 	return ": " + names
 }
 
-// LogTo routes the messages of go-redis itself to logger, for the whole process. By
-// default they go to standard error. Nil discards them.
+// LogTo routes the messages of go-redis itself to logger, for the whole process: go-redis
+// has one logger for all clients. By default they go to standard error. Nil discards them;
+// what matters about an outage is in the errors and losses of this module. Call it before
+// the first client is made.
 func LogTo(logger *slog.Logger) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

@@ -135,9 +135,9 @@ package redisstore
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
 //
 // Renewals on Redis: kind.go Store.Renew(), internal/transport/renewal.go,
-// internal/lua/renew.lua.
-// Tests: reply_test.go, faults_test.go.
-// Planted: 01, 02.
+// internal/lua/renew.lua, internal/lua/fence_life.lua.
+// Tests: reply_test.go, faults_test.go, token_test.go.
+// Planted: 01, 02, 231.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.runReplicated(),
 // internal/transport/call.go Script.Granting.

@@ -29,7 +29,7 @@ type kind struct {
 	// renew is the script that prolongs any number of holds; nil for holds without leases.
 	renew *transport.Script
 	// prolong adds the keys and arguments of one hold to a call of it.
-	prolong func(c *transport.Call, at key, lease *renewal.Item)
+	prolong func(s *Store, c *transport.Call, at key, lease *renewal.Item)
 
 	// counter is the script that reads and changes the count; nil for a kind without one.
 	counter *transport.Script
@@ -150,7 +150,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		}
 		at, unfit := s.names.key(lease.Key)
 		if lease.Err = cmp.Or(err, unfit); lease.Err == nil {
-			k.prolong(join(k.renew, string(at)), at, lease)
+			k.prolong(s, join(k.renew, string(at)), at, lease)
 		}
 	}, func(i int, reply any) { renewed(&items[i], reply) })
 }

@@ -209,9 +209,28 @@ func releaseMutex(r request) (*transport.Call, error) {
 	return &c.Call, nil
 }
 
-func prolong(c *transport.Call, at key, lease *renewal.Item) {
+func prolong(s *Store, c *transport.Call, at key, lease *renewal.Item) {
+	s.prolongAs(c, at, lease, lease.Owner)
+}
+
+// fences reports whether locks have fencing counters.
+func (s *Store) fences() bool { return s.config.Format != FormatPlain || s.config.PlainTokens }
+
+// prolongAs adds one hold, whose owner has that field in the lock's hash, to a renewal. The
+// fencing counter lives on by those renewals of a held lock that are sent around the ends of
+// halves of its life, so that most cost the server nothing for it.
+func (s *Store) prolongAs(c *transport.Call, at key, lease *renewal.Item, owner string) {
+	ttl := lease.TTL.Milliseconds()
 	c.Keys = append(c.Keys, string(at))
-	c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
+	if half := s.fenceMillis / 2; half > 0 && s.fences() {
+		now, most := time.Now().UnixMilli(), ttl*2/5 // renewals are a third of the TTL apart, and may be late
+		if now/half != (now-most)/half {
+			c.Keys = append(c.Keys, string(tokenKey(at)))
+			c.Args = append(c.Args, ttl, owner, s.fenceMillis)
+			return
+		}
+	}
+	c.Args = append(c.Args, ttl, owner, "")
 }
 
 // pair splits a script's reply of two integers.

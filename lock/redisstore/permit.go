@@ -50,7 +50,7 @@ var permit = kind{
 			[]key{r.at, permitsKey(r.at), semaphoreChannel(r.at)}, id, r.publish, several), err
 	},
 	renew: permitRenew,
-	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
+	prolong: func(_ *Store, c *transport.Call, at key, lease *renewal.Item) {
 		_, s, _ := driver.ParseRef(lease.Ref)
 		id, several, _ := permitID(lease.Owner, s) // what is no id is no permit in use
 		c.Keys = append(c.Keys, string(permitsKey(at)))

@@ -62,7 +62,7 @@ var read = kind{
 			r.Owner, r.Count, r.TTL.Milliseconds(), r.publish), nil
 	},
 	renew: readRenew,
-	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
+	prolong: func(_ *Store, c *transport.Call, at key, lease *renewal.Item) {
 		c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
 		c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 	},
@@ -94,9 +94,8 @@ var write = kind{
 			writerField(r.Owner), r.Count, r.TTL.Milliseconds(), r.publish), nil
 	},
 	renew: writeRenew,
-	prolong: func(c *transport.Call, at key, lease *renewal.Item) {
-		c.Keys = append(c.Keys, string(at))
-		c.Args = append(c.Args, lease.TTL.Milliseconds(), writerField(lease.Owner))
+	prolong: func(s *Store, c *transport.Call, at key, lease *renewal.Item) {
+		s.prolongAs(c, at, lease, writerField(lease.Owner))
 	},
 	rights: rights{
 		flag:    "read-write",

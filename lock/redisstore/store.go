@@ -41,8 +41,9 @@ type Config struct {
 	PubSub PubSub
 
 	// FenceTTL is how long a fencing counter outlives its last grant at most, and half of
-	// it at least. After that, tokens still grow by the server's clock, unless that clock
-	// was set back by more. A longer time protects against larger steps of the clock, but
+	// it at least. The renewals of a mutex, a fair lock or a writer let it live on, if their
+	// TTL is not longer: inspection reads there since when a lock is held. After that, tokens
+	// still grow by the server's clock, unless that clock was set back by more. A longer time protects against larger steps of the clock, but
 	// leaves a key for each name for as long. All clients of a lock must have the same
 	// FenceTTL: the latest that prolonged the counter has set its end.
 	//

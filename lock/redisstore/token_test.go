@@ -226,6 +226,49 @@ func TestReservedTokensAreLimited(t *testing.T) {
 	}
 }
 
+// Inspection reports the token of a lock, and since when it is held, for as long as that is: the
+// counter lives on with the renewals. Once the lock is free, the counter ends.
+func TestCounterLivesAsLongAsTheHold(t *testing.T) {
+	t.Parallel()
+	handles := map[string]func(*lock.Locker) *lock.Mutex{
+		"mutex":  func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+		"fair":   func(l *lock.Locker) *lock.Mutex { return l.Fair("a") },
+		"writer": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("a").Write() },
+		"plain":  func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+	}
+	for name, handle := range handles {
+		for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second} {
+			t.Run(name+" "+ttl.String(), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					config := redisstore.Config{PlainTokens: true}
+					if name == "plain" {
+						config.Format = redisstore.FormatPlain
+					}
+					client := locktest.Start(t).Client(t)
+					l := lockerWith(t, client, config)
+					begin := time.Now()
+					lease, err := handle(l).With(lock.Options{TTL: ttl}).Lock(t.Context())
+					require.NoError(t, err)
+					time.Sleep(time.Second) // the client announces itself in the background
+					for held := time.Duration(0); held < 4*time.Minute; held += 20 * time.Second {
+						info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
+						require.NoError(t, err)
+						require.Equal(t, lease.Token(), info.Token, held)
+						require.WithinDuration(t, begin, info.Holders[0].Since, time.Second, held)
+						time.Sleep(20 * time.Second)
+					}
+					require.NoError(t, lease.Unlock(t.Context()))
+					time.Sleep(redisstore.DefaultFenceTTL + time.Second)
+					info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
+					require.NoError(t, err)
+					assert.Zero(t, info.Token)
+				})
+			})
+		}
+	}
+}
+
 // A counter outlives each grant by at least half of FenceTTL, however often the lock is
 // acquired: the grants of one half do not prolong it. A counter without a TTL gets none.
 func TestCounterOutlivesEachGrant(t *testing.T) {

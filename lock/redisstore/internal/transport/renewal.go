@@ -44,7 +44,7 @@ func (t *Transport) runBatches(ctx context.Context, some []int, most int, add fu
 		}
 		b := open[run]
 		if b == nil || len(b.numbers) == most {
-			b = &members{Call{sc, make([]any, 0, room), make([]any, 0, 2*room)}, make([]int, 0, room)}
+			b = &members{Call{sc, make([]any, 0, room), make([]any, 0, 3*room)}, make([]int, 0, room)}
 			open[run] = b
 			batches, calls = append(batches, b), append(calls, &b.Call)
 		}
