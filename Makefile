@@ -156,6 +156,10 @@ vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
 man: ## Write the man pages into docs/man from the commands' help
 	go test -count=1 ./cmd/leasewheel -run '^TestManPages$$' -args -write-man
 
+.PHONY: picture
+picture: ## Draw the lock of README into docs/lock.svg, as the demo draws it
+	go test -count=1 ./cmd/leasewheel/internal/demo -run '^TestPictureOfALock$$' -args -write-picture
+
 .PHONY: release
 release: ## Build what a release has into .cache/dist: binaries for all systems, man pages, checksums
 	.ci/release

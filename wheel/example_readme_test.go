@@ -14,16 +14,12 @@ func Example_readme() {
 		panic(err)
 	}
 	defer w.Stop()
-
 	idle, _ := w.Schedule(time.Minute, func() { fmt.Println("closing the connection") })
 	idle.Reset(5 * time.Minute) // there was traffic
 	idle.Cancel()               // it was closed in good order
 
-	done := make(chan struct{})
-	_, _ = w.Schedule(20*time.Millisecond, func() {
-		fmt.Println("retrying") // at 20 ms or up to a tick later, never before
-		close(done)
-	})
-	<-done
-	// Output: retrying
+	retried := make(chan string)
+	_, _ = w.Schedule(20*time.Millisecond, func() { retried <- "at 20 ms, or up to a tick later" })
+	fmt.Println(<-retried)
+	// Output: at 20 ms, or up to a tick later
 }

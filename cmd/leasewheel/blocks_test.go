@@ -85,9 +85,7 @@ func documentBlocks(t *testing.T, document string) []block {
 // textBlocks are the blocks that are neither Go nor commands, by their document and first
 // words, with what tests them.
 var textBlocks = map[string]string{
-	"README.md: One lock  6 processes":                                                 "TestDemoReportOfAGoodRun",
 	"README.md: leasewheel run [flags]":                                                "TestUsageBlocks",
-	"README.md: timeout/ ← bucket/":                                                    "TestImports",
 	"SECURITY.md: user leasewheel on":                                                  "TestLeastUser, TestLeastUserOfQueues",
 	"SECURITY.md:   ~redisson_lock_queue:{orders:*} ~redisson_lock_timeout:{orders:*}": "TestLeastUser",
 	"SECURITY.md:   ~{orders:*":                                                        "TestLeastUser",
@@ -98,6 +96,7 @@ var textBlocks = map[string]string{
 	"SECURITY.md:   +config|get":                                                       "TestSecurityDocument",
 	"SECURITY.md:   &redisson_lock__channel:{orders:*}:????????-????-????-????-????????????:*": "TestSecurityDocument",
 	"SECURITY.md:   +info":                          "TestLeastUserOfAQuorum",
+	"docs/starting.md: One lock  6 processes":       "TestDemoReportOfAGoodRun",
 	"docs/cli.md: 12:00:00  every 2s":               "TestScreenLines",
 	"docs/cli.md: ID         STATE":                 "TestOutputBlocks",
 	"docs/CONTRIBUTING.md: timeout ← bucket":        "TestImports",
@@ -150,7 +149,10 @@ func TestDocumentBlocks(t *testing.T) {
 // goBlocks are where the Go code of each document is run, in the document's order.
 var goBlocks = map[string][]func(t *testing.T, b block){
 	"README.md": {
+		isBody("lock/memstore/example_readme_test.go", "readmeLock"),
 		isBody("wheel/example_readme_test.go", "Example_readme"),
+	},
+	"docs/starting.md": {
 		runsInAnEmptyModule("shipping, the lease is valid: true\n"),
 		isBody("lock/redisstore/example_readme_test.go", "readmeLock"),
 		isBody("lock/redisstore/example_readme_test.go", "readmeDeferred"),

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -140,4 +141,25 @@ func ours(guide, text string) []string {
 		}
 	}
 	return spans
+}
+
+// Each package that can be imported has a row that states for whom it is.
+func TestCompatibilityHasEveryPackage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(moduleDir(t), "docs", "compatibility.md"))
+	require.NoError(t, err)
+	list := exec.CommandContext(t.Context(), "go", "list", "./...")
+	list.Dir = moduleDir(t)
+	packages, err := list.Output()
+	require.NoError(t, err)
+	seen := 0
+	for _, path := range strings.Fields(string(packages)) {
+		folder := strings.TrimPrefix(path, module+"/")
+		if strings.Contains("/"+folder+"/", "/internal/") {
+			continue
+		}
+		seen++
+		assert.Contains(t, string(text), "[`"+folder+"`](../"+folder+")")
+	}
+	assert.Greater(t, seen, 20)
 }

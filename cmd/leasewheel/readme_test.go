@@ -39,6 +39,14 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 	}
 }
 
+// The README is an overview, which ends where documents begin; and what it states of other
+// libraries has a date.
+func TestReadmeIsShort(t *testing.T) {
+	text := readme(t)
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 250)
+	assert.Regexp(t, `(?m)^What others have, on 20\d\d-\d\d-\d\d:\n\n\| \| leasewheel \|`, text)
+}
+
 // Each program of the README is a file of its own that is run as a test. With a single
 // example in it, pkg.go.dev shows the whole file.
 func TestReadmeNamesThePrograms(t *testing.T) {

@@ -62,6 +62,10 @@ type timelineWindow struct {
 	zero        hostclock.Instant // the axis counts from here
 	unit        time.Duration     // of the axis
 	title       string            // of the axis
+
+	// style and legend are those of a picture that is shown apart from a page.
+	style  string
+	legend [][2]string
 }
 
 // timelineCanvas draws a part of a timeline.
@@ -83,8 +87,9 @@ func timelineChart(t *timeline, w timelineWindow, title string, lanes []*lane, b
 	if len(batches) > 0 {
 		c.bottom += batchHeight
 	}
-	c.Open(c.bottom+lanesBottom, title, fmt.Sprintf("%d rows, from %s to %s after the start of the demo", len(lanes), c.time(w.from), c.time(w.until)), "")
+	c.Open(c.bottom+lanesBottom+c.legendHeight(), title, fmt.Sprintf("%d rows, from %s to %s after the start of the demo", len(lanes), c.time(w.from), c.time(w.until)), w.style)
 	c.axis()
+	c.legend()
 	for i, l := range lanes {
 		c.rows[l] = lanesTop + laneHeight*(float64(i)+.5)
 	}
@@ -129,6 +134,24 @@ func (c *timelineCanvas) axis() {
 	}
 	// At the left, where it is in view on a narrow screen, too.
 	c.Printf(`<text x="%g" y="%g">%s</text>`, lanesLeft, c.bottom+lanesBottom-10, html.EscapeString(w.title))
+}
+
+// The legend of a picture has columns of items below the axis.
+const (
+	legendColumns = 3
+	legendRow     = 24.0
+)
+
+func (c *timelineCanvas) legendHeight() float64 {
+	return legendRow * float64((len(c.window.legend)+legendColumns-1)/legendColumns)
+}
+
+func (c *timelineCanvas) legend() {
+	const column = (page.ChartWidth - lanesLeft) / legendColumns
+	for i, item := range c.window.legend {
+		x, y := lanesLeft+column*float64(i%legendColumns), c.bottom+lanesBottom+legendRow*float64(i/legendColumns)
+		c.Printf(`<g transform="translate(%g %g)">%s<text x="36" y="14.5">%s</text></g>`, x, y, item[0], page.Text(item[1]))
+	}
 }
 
 func unitName(unit time.Duration) string {

@@ -96,9 +96,8 @@ func (f *frozenReport) staleText() string {
 	return fmt.Sprintf("%d of its %d stale writes were refused", f.StaleRefused, f.StaleWrites)
 }
 
-// htmlLegend explains the spans and the marks, as they are drawn.
-func (r *report) htmlLegend(b *strings.Builder) {
-	var items [][2]string
+// shapes are what the spans and the marks mean, as they are drawn, within 28 by 20.
+func shapes() (items [][2]string) {
 	item := func(shape, text string) { items = append(items, [2]string{shape, text}) }
 	bar := func(kind spanKind, height int) string {
 		return fmt.Sprintf(`<rect class="%s" x="1" y="%d" width="26" height="%d"/>`, kind, 10-height/2, height)
@@ -116,7 +115,12 @@ func (r *report) htmlLegend(b *strings.Builder) {
 	item(sign(markKilled), "killed")
 	item(sign(markDeleted), "deleted on the server")
 	item(`<line class="takeover" x1="2" y1="10" x2="12" y2="10"/>`+sign(markTakenOver), "taken over by another process")
-	page.Legend(b, items)
+	return items
+}
+
+// htmlLegend explains the spans and the marks.
+func (r *report) htmlLegend(b *strings.Builder) {
+	page.Legend(b, shapes())
 	b.WriteString("<p class=\"note\">Point at anything for its exact times and its fencing token. The numbers in the close-ups are the last six digits of tokens.</p>\n")
 }
 
