@@ -534,8 +534,9 @@ func called(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// longLeases are not lost. Waiters ask again soon for those that tests take away.
-var longLeases = lock.Config{TTL: 10 * time.Minute, Poll: 50 * time.Millisecond}
+// longLeases are not lost, and no request of theirs fails because the machine is slow. Waiters
+// ask again soon for those that tests take away.
+var longLeases = lock.Config{TTL: 10 * time.Minute, Poll: 50 * time.Millisecond, RequestTimeout: commandtest.Patience}
 
 func newTestLocker(t *testing.T, client redis.UniversalClient) (*lock.Locker, *redisstore.Store) {
 	t.Helper()
