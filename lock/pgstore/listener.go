@@ -24,12 +24,12 @@ type listener struct {
 
 	mu      sync.Mutex
 	running bool
-	names   map[string]machine.Subscribers // guarded by mu
-	changes map[string]bool                // guarded by mu; names whose rows may have to change
-	number  int64                          // guarded by mu; of the connection, 0 without one
-	rows    map[place]bool                 // guarded by mu; that the server has for the number
-	told    chan struct{}                  // guarded by mu; closed when rows change
-	session int                            // guarded by mu; how many connections there were
+	names   map[string]machine.Subscribers    // guarded by mu
+	changes map[string]bool                   // guarded by mu; names whose rows may have to change
+	number  int64                             // guarded by mu; of the connection, 0 without one
+	rows    map[string]map[machine.Topic]bool // guarded by mu; that the server has for the number: true; that it may have: false
+	changed chan struct{}                     // guarded by mu; closed when rows change
+	session int                               // guarded by mu; how many connections there were
 }
 
 // place is a name's topic.
@@ -50,7 +50,7 @@ const (
 func newListener(s *Store) *listener {
 	return &listener{
 		s: s, touched: make(chan struct{}, 1), names: make(map[string]machine.Subscribers),
-		changes: make(map[string]bool), told: make(chan struct{}),
+		changes: make(map[string]bool), changed: make(chan struct{}),
 	}
 }
 
@@ -108,10 +108,10 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		l.s.work.Go(l.run)
 	}
 	for !l.has(b) {
-		told := l.told
+		changed := l.changed
 		l.mu.Unlock()
 		select {
-		case <-told:
+		case <-changed:
 		case <-ctx.Done():
 			return notDone(fmt.Errorf("pgstore: subscribe: %w: %w", driver.ErrUnavailable, ctx.Err()))
 		case <-l.s.ending.Done():
@@ -126,7 +126,7 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 // has reports whether the server has the rows of a subscription. The caller holds mu.
 func (l *listener) has(b *subscription) bool {
 	for _, t := range b.Topics {
-		if !l.rows[place{b.name, t}] {
+		if !l.rows[b.name][t] {
 			return false
 		}
 	}
@@ -230,7 +230,7 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 func (l *listener) begin(number int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.number, l.rows = number, make(map[place]bool)
+	l.number, l.rows = number, make(map[string]map[machine.Topic]bool)
 	if number == 0 {
 		return
 	}
@@ -276,14 +276,15 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	var more, fewer places
 	for name := range changes {
 		for t := range l.names[name] {
-			if at := (place{name, t}); !l.rows[at] {
-				more.add(at)
+			if !l.rows[name][t] {
+				more.add(place{name, t})
 			}
 		}
-	}
-	for at := range l.rows {
-		if changes[at.name] && l.names[at.name][at.Topic] == nil {
-			fewer.add(at)
+		for t := range l.rows[name] {
+			if l.names[name][t] == nil {
+				l.rows[name][t] = false // a subscription that begins now needs a row of its own
+				fewer.add(place{name, t})
+			}
 		}
 	}
 	l.mu.Unlock()
@@ -300,13 +301,18 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 		return err
 	}
 	for _, at := range more.all {
-		l.rows[at] = true
+		if l.rows[at.name] == nil {
+			l.rows[at.name] = make(map[machine.Topic]bool)
+		}
+		l.rows[at.name][at.Topic] = true
 	}
 	for _, at := range fewer.all {
-		delete(l.rows, at)
+		if delete(l.rows[at.name], at.Topic); len(l.rows[at.name]) == 0 {
+			delete(l.rows, at.name)
+		}
 	}
-	close(l.told)
-	l.told = make(chan struct{})
+	close(l.changed)
+	l.changed = make(chan struct{})
 	for _, all := range l.names {
 		if gap {
 			all.DeliverAll(driver.Notice{})

@@ -105,9 +105,10 @@ BEGIN
 END $$;
 
 -- save stores what the machine has made of the row with the revision the_rev, and sends those
--- messages that are of the_at.
+-- messages that are of the_at. Their receivers are those of now: one that has subscribed since
+-- the row was read may have been refused by it.
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
-	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], receivers bigint[], messages text[],
+	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -122,8 +123,9 @@ BEGIN
 		verdict := 1;
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = the_ends,
 			token = the_token, state = the_state, over = the_over WHERE name = the_name;
-		PERFORM pg_notify('leasewheel_' || m.receiver, m.message)
-			FROM unnest(ats, receivers, messages) AS m(at, receiver, message) WHERE m.at = the_at;
+		PERFORM pg_notify('leasewheel_' || w.store, m.message)
+			FROM unnest(ats, to_kinds, to_ofs, messages) AS m(at, kind, of, message)
+			JOIN {schema}.waits w ON w.name = the_name AND w.kind = m.kind AND w.of = m.of WHERE m.at = the_at;
 	END IF;
 END $$;
 

@@ -29,7 +29,7 @@ func newStatements(schema string) statements {
 			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])
 				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
 			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::bigint,
-				$10::bigint[], $11::bigint[], $12::text[]) r`),
+				$10::bigint[], $11::smallint[], $12::text[], $13::text[]) r`),
 		acquire: text(`SELECT {columns}, r.token, r.reserved
 			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),

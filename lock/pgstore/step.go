@@ -84,20 +84,18 @@ func (s *Store) save(ctx context.Context, by *int64, steps []*step) error {
 	n := len(steps)
 	names, revs, owners, states, overs := make([]string, n), make([]int64, n), make([]*string, n), make([][]byte, n), make([]*int64, n)
 	holds, ends, tokens := make([]int64, n), make([]int64, n), make([]int64, n)
-	var ats, receivers []int64
-	var messages []string
+	var ats []int64
+	var kinds []int16
+	var ofs, messages []string
 	for i, st := range steps {
 		names[i], revs[i], owners[i], states[i], overs[i] = st.name, st.row.rev, st.next.owner, st.next.state, st.over
 		holds[i], ends[i], tokens[i] = st.next.apart.Holds, st.next.apart.Ends, st.next.apart.Token
 		for _, m := range st.sent {
-			for w, store := range st.row.stores {
-				if st.row.kinds[w] == m.To.Kind && st.row.ofs[w] == m.To.Of {
-					ats, receivers, messages = append(ats, int64(i+1)), append(receivers, store), append(messages, encode(st.name, m))
-				}
-			}
+			ats, kinds, ofs = append(ats, int64(i+1)), append(kinds, int16(m.To.Kind)), append(ofs, m.To.Of)
+			messages = append(messages, encode(st.name, m))
 		}
 	}
-	args := []any{names, revs, owners, holds, ends, tokens, states, overs, by, ats, receivers, messages}
+	args := []any{names, revs, owners, holds, ends, tokens, states, overs, by, ats, kinds, ofs, messages}
 	if err := s.rows(ctx, s.sql.save, args, steps); err != nil {
 		return err
 	}
