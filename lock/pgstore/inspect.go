@@ -16,8 +16,8 @@ import (
 // Inspect returns the state of a lock, see [driver.Inspector]. It locks nothing.
 func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
 	found, err := s.look(ctx, s.sql.look, name)
-	if err != nil || len(found) == 0 {
-		return driver.Info{Name: name, Kind: as}, err
+	if err != nil {
+		return driver.Info{}, err
 	}
 	state, err := found[0].machine(name)
 	if err != nil {

@@ -67,7 +67,8 @@ CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
 -- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
--- after that, and one that finds nothing after that, agree on their order.
+-- after that, and one that finds nothing after that, agree on their order. Should the clock have
+-- been set back, tokens go on from those of the rows that were removed.
 CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql AS $$
 DECLARE
 	l {schema}.locks;
@@ -78,7 +79,8 @@ BEGIN
 			RETURN l;
 		END IF;
 		INSERT INTO {schema}.locks (name, rev, holds, ends, token, over)
-			VALUES (the_name, txid_current(), 0, 0, (SELECT token FROM {schema}.upkeep), 0) ON CONFLICT DO NOTHING;
+			SELECT the_name, txid_current(), 0, 0, CASE WHEN u.token < {schema}.clock() THEN 0 ELSE u.token END, 0
+			FROM {schema}.upkeep u ON CONFLICT DO NOTHING;
 	END LOOP;
 END $$;
 
@@ -218,8 +220,8 @@ BEGIN
 	END IF;
 END $$;
 
--- renew prolongs leases of mutexes and fair locks. outcomes are 1 if renewed, 2 if others hold
--- the lock, 3 if it is free, -1 if the machine decides.
+-- renew prolongs leases of mutexes and fair locks. outcomes are 0 if the request was late, 1 if
+-- renewed, 2 if others hold the lock, 3 if it is free, -1 if the machine decides.
 CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], deadline bigint,
 	OUT clock bigint, OUT outcomes int[])
 LANGUAGE plpgsql AS $$
@@ -236,8 +238,12 @@ BEGIN
 		RETURNING i.at
 	) SELECT array_agg(done.at) INTO renewed FROM done;
 	clock := {schema}.clock();
-	IF cardinality(renewed) = cardinality(names) THEN
+	IF renewed IS NULL AND clock > deadline THEN
+		outcomes := array_fill(0, ARRAY[cardinality(names)]);
+	ELSIF cardinality(renewed) = cardinality(names) THEN
 		outcomes := array_fill(1, ARRAY[cardinality(names)]);
+	END IF;
+	IF outcomes IS NOT NULL THEN
 		RETURN;
 	END IF;
 	SELECT array_agg(CASE

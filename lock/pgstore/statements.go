@@ -14,8 +14,9 @@ type statements struct {
 // columns are those of a [row].
 const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).ends, (r.l).token, (r.l).state, r.kinds, r.ofs, r.stores"
 
-// looked are those of a row that is not locked.
-const looked = "-1, {schema}.clock(), l.rev, l.owner, l.holds, l.ends, l.token, l.state, r.kinds, r.ofs, r.stores, l.name FROM {schema}.locks l, LATERAL {schema}.waiting(l.name) r"
+// looked are those of a row l that is not locked, if there is one, and its name.
+const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.holds, 0), coalesce(l.ends, 0), coalesce(l.token, 0),
+	l.state, r.kinds, r.ofs, r.stores, n.name`
 
 func newStatements(schema string) statements {
 	text := func(s string) string {
@@ -34,8 +35,10 @@ func newStatements(schema string) statements {
 			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),
 		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::bigint)"),
-		look:    text("SELECT {looked} WHERE l.name = $1::text"),
-		list:    text("SELECT {looked} WHERE l.name >= $1::text AND l.name > $2::text ORDER BY l.name LIMIT $3::int"),
+		look:    text(`SELECT {looked} FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
+			LATERAL {schema}.waiting(n.name) r`),
+		list:    text(`SELECT {looked} FROM (SELECT * FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
+			LATERAL (SELECT l.name) AS n(name), LATERAL {schema}.waiting(l.name) r ORDER BY l.name`),
 		announce: text(`INSERT INTO {schema}.clients AS c (id, host, process, pid, label, since, ends)
 			VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, {schema}.clock() / 1000 + $7::bigint)
 			ON CONFLICT (id) DO UPDATE SET host = excluded.host, process = excluded.process, pid = excluded.pid,
