@@ -86,10 +86,11 @@ END $$;
 
 -- waiting returns the subscriptions for a name whose stores live.
 CREATE OR REPLACE FUNCTION {schema}.waiting(the_name text, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
-LANGUAGE sql AS $$
-	SELECT array_agg(kind), array_agg(of), array_agg(store) FROM {schema}.waits
-	WHERE name = the_name AND NOT pg_try_advisory_xact_lock_shared(store)
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+	SELECT array_agg(w.kind), array_agg(w.of), array_agg(w.store) INTO kinds, ofs, stores FROM {schema}.waits w
+		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
+END $$;
 
 -- The functions below return one of these verdicts:
 --   -2 the request is late and has changed nothing

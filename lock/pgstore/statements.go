@@ -35,9 +35,9 @@ func newStatements(schema string) statements {
 			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),
 		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::bigint)"),
-		look:    text(`SELECT {looked} FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
+		look: text(`SELECT {looked} FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
-		list:    text(`SELECT {looked} FROM (SELECT * FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
+		list: text(`SELECT {looked} FROM (SELECT * FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
 			LATERAL (SELECT l.name) AS n(name), LATERAL {schema}.waiting(l.name) r ORDER BY l.name`),
 		announce: text(`INSERT INTO {schema}.clients AS c (id, host, process, pid, label, since, ends)
 			VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, {schema}.clock() / 1000 + $7::bigint)

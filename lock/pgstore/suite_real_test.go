@@ -34,4 +34,3 @@ func TestSuite(t *testing.T) {
 		},
 	})
 }
-

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgtest
 
 import (
@@ -8,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,7 +30,7 @@ const (
 type Server struct {
 	dir      string
 	settings []string
-	account  *syscall.Credential // nil: that of the test
+	account  *account // nil: that of the test
 
 	mu      sync.Mutex
 	process *os.Process   // guarded by mu
@@ -83,7 +79,7 @@ func Launch(settings ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{dir: dir, settings: settings}
-	if err := s.own(); err != nil {
+	if s.account, err = own(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	initdb := s.command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
@@ -97,30 +93,13 @@ func Launch(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// own gives the folder to another account if the test is root's: PostgreSQL refuses to run as root.
-func (s *Server) own() error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	account, err := user.Lookup("postgres")
-	if err != nil {
-		if account, err = user.Lookup("nobody"); err != nil {
-			return fmt.Errorf("pgtest: no account to run as: %w", err)
-		}
-	}
-	uid, _ := strconv.ParseUint(account.Uid, 10, 32)
-	gid, _ := strconv.ParseUint(account.Gid, 10, 32)
-	s.account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	return os.Chown(s.dir, int(uid), int(gid))
-}
-
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = s.dir
 	c.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC", "HOME="+s.dir)
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Setpgid: true}
+	c.SysProcAttr = s.account.attributes()
 	return c
 }
 
