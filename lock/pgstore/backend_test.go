@@ -33,11 +33,14 @@ func exec(t testing.TB, s *pgtest.Server, sql string) {
 	require.NoError(t, err)
 }
 
-// stepClock sets the clock of a schema.
+// stepClock sets the clock of a schema ahead of the server's, or back. It reads a table: a statement
+// that waits takes no notice of a function that was replaced.
 func stepClock(t testing.TB, s *pgtest.Server, schema string, d time.Duration) {
 	t.Helper()
-	exec(t, s, fmt.Sprintf(`CREATE OR REPLACE FUNCTION %s.clock() RETURNS bigint LANGUAGE sql AS
-		$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + (%d) $$`, pgx.Identifier{schema}.Sanitize(), d.Microseconds()))
+	exec(t, s, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s.stepped (ahead bigint); DELETE FROM %[1]s.stepped; INSERT INTO %[1]s.stepped VALUES (%[2]d);
+		CREATE OR REPLACE FUNCTION %[1]s.clock() RETURNS bigint LANGUAGE sql AS
+		$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + (SELECT ahead FROM %[1]s.stepped) $$`,
+		pgx.Identifier{schema}.Sanitize(), d.Microseconds()))
 }
 
 var prefixes atomic.Int64

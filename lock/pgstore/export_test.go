@@ -19,3 +19,6 @@ func (s *Store) Sweep(ctx context.Context, kept time.Duration) error {
 	_, err := s.sweep(ctx, 0, kept)
 	return err
 }
+
+// SetOldSnapshot sets from which age on Check reports a transaction.
+func (s *Store) SetOldSnapshot(age time.Duration) { s.oldSnapshot = age }

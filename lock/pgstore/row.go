@@ -108,7 +108,7 @@ const (
 	mostPause  = 50 * time.Millisecond
 )
 
-// ask sends a statement, and has scan read each row. One that was rolled back for the sake of
+// ask sends a statement, and has scan, if there is one, read each row. One that was rolled back for the sake of
 // others is sent again.
 func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	for failures := 1; ; failures++ {
@@ -139,6 +139,9 @@ func (s *Store) askOnce(ctx context.Context, sql string, args []any, scan func(p
 	}
 	defer rows.Close()
 	for rows.Next() {
+		if scan == nil {
+			continue
+		}
 		if err := scan(rows); err != nil {
 			return fmt.Errorf("pgstore: %w", err)
 		}

@@ -57,6 +57,8 @@ type Store struct {
 	listener *listener // nil if the store polls
 	sweeper  sweeper
 
+	oldSnapshot time.Duration // see oldSnapshot; tests shorten it
+
 	ending context.Context // ends with Close
 	end    context.CancelFunc
 	work   sync.WaitGroup // goroutines
@@ -80,7 +82,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{pool: pool, config: c, sql: newStatements(c.Schema)}
+	s := &Store{pool: pool, config: c, sql: newStatements(c.Schema), oldSnapshot: oldSnapshot}
 	s.requests = requests{Step: s.step}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.sweeper.s = s
