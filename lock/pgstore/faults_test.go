@@ -180,7 +180,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 
 	tx, err := admin.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT late.acquire('new', 'client:1', 1, 60000, false, 0, 0, late.clock())")
+	_, err = tx.Exec(t.Context(), "SELECT late.acquire('new', 'client:1', 1, 60000, false, 0, 0, late.clock() + 60000000)")
 	require.NoError(t, err)
 	confirmed := make(chan bool, 1)
 	go func() {
