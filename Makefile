@@ -24,6 +24,9 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 # With a server, and none of the tests that need one may be left out.
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
+# Of the nested modules, which CI alone tests, some need PostgreSQL.
+WITH_SERVERS := $(WITH_REDIS)$(if $(filter true,$(CI)),; export POSTGRES_BIN REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres))
+
 # A program built with -race sleeps a second when it ends, for reports that others may
 # be about to make: every package's tests do, and every process that they start. Ours
 # have ended their goroutines by then.
@@ -46,7 +49,7 @@ PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
 .PHONY: test
 test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
-	@set -eu; $(WITH_REDIS); set -x; \
+	@set -eu; $(WITH_SERVERS); set -x; \
 	for module in $(TESTED); do \
 		go -C $$module test -race -p $(PACKAGES) $(TESTFLAGS) ./...; \
 	done
@@ -61,7 +64,7 @@ REALTIMES ?= 1
 
 .PHONY: test-real
 test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
-	@set -eu; $(WITH_REDIS); set -x; \
+	@set -eu; $(WITH_SERVERS); set -x; \
 	for module in $(TESTED); do \
 		(cd $$module && $(TRIAL) real -times $(REALTIMES) $(REALFLAGS) ./...); \
 	done
@@ -184,6 +187,10 @@ $(LINT): .ci/tools/go.mod .ci/tools/go.sum
 redis: ## Print the path of a redis-server; installs one where it is missing
 	@.ci/redis
 
+.PHONY: postgres
+postgres: ## Print the folder of PostgreSQL's programs; unpacks them where they are missing
+	@.ci/postgres
+
 .PHONY: clean
-clean: ## Remove .cache: tools, the unpacked redis-server, reports
+clean: ## Remove .cache: tools, unpacked servers, reports
 	rm -rf .cache

@@ -105,7 +105,7 @@ var fences = map[string]fence{
 // unfenced reports whether a package may use anything: it is a program, or
 // serves tests.
 func unfenced(pkg string) bool {
-	return strings.HasPrefix(pkg, "lock/locktest/") || slices.ContainsFunc([]string{"bench", "cmd", "lock/internal/exporter/exportertest"}, func(folder string) bool {
+	return strings.HasPrefix(pkg, "lock/locktest/") || slices.ContainsFunc([]string{"bench", "cmd", "lock/internal/exporter/exportertest", "lock/internal/machine/machinetest"}, func(folder string) bool {
 		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
 	})
 }

@@ -78,8 +78,9 @@ package machine
 // cmd/leasewheel compares the names with the code.
 //
 // What every kind of lock means: doc.go, state.go, and a file for each kind.
-// Tests: lock/redisstore/differential_test.go, lock/memstore/suite_test.go, machine_test.go, property_test.go.
+// Tests: lock/internal/machine/machinetest/differential.go, which lock/redisstore/differential_test.go and
+// lock/pgstore/differential_test.go run, lock/memstore/suite_test.go, machine_test.go, property_test.go.
 //
 // What stores in this module share beside it: requests.go, subscribers.go. What is stored of a
-// state: code.go. What the end of a process frees: owners.go.
+// state: code.go, apart.go. What the end of a process frees: owners.go.
 // Tests: lock/memstore/suite_test.go, lock/filestore/suite_test.go, property_test.go.

@@ -115,7 +115,7 @@ func (r *Requests) KeepPlaces(ctx context.Context, name string, owners []string,
 func (r *Requests) Inspect(ctx context.Context, name string, as driver.Kind) (info driver.Info, err error) {
 	err = r.Step(ctx, name, func(s *State, now time.Time) []Message {
 		info = s.Inspect(now, as)
-		r.identify(&info, name)
+		r.Identify(&info, name)
 		return nil
 	})
 	return info, err
@@ -125,7 +125,7 @@ func (r *Requests) Inspect(ctx context.Context, name string, as driver.Kind) (in
 func (r *Requests) ForceRelease(ctx context.Context, name string) (info driver.Info, err error) {
 	err = r.Step(ctx, name, func(s *State, now time.Time) (sent []Message) {
 		info, sent = s.ForceRelease(now)
-		r.identify(&info, name)
+		r.Identify(&info, name)
 		return sent
 	})
 	return info, err
@@ -154,8 +154,8 @@ func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) 
 	}
 }
 
-// identify adds the name, and the records of the clients.
-func (r *Requests) identify(info *driver.Info, name string) {
+// Identify adds the name, and the records of the clients.
+func (r *Requests) Identify(info *driver.Info, name string) {
 	info.Name = name
 	info.Holders = info.Holders[:min(len(info.Holders), driver.MaxTold)]
 	info.Waiters = info.Waiters[:min(len(info.Waiters), driver.MaxTold)]

@@ -1,0 +1,224 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	// checkTimeout bounds a check.
+	checkTimeout = 20 * time.Second
+	// oldSnapshot is the age of a transaction from which on it is reported: it keeps the versions
+	// of rows that each request leaves, so that one lock falls to a fourth of its pace in 20 s.
+	oldSnapshot = 10 * time.Second
+	// checkTrips is how many round trips are measured.
+	checkTrips = 5
+	// notifyTimeout is how long a notification may take.
+	notifyTimeout = 2 * time.Second
+	// deadRows is from how many dead rows on a table's vacuum is reported as late.
+	deadRows = 200_000
+)
+
+// facts are what a server reports.
+type facts struct {
+	settings                     map[string]string
+	id, version                  string
+	number                       int
+	standby                      bool
+	replicas, synchronous        int
+	schema                       int // its version
+	logged, mayWrite             bool
+	dead                         int64
+	oldest                       time.Duration // from which age on a transaction is reported
+	snapshot                     time.Duration // the age of the oldest transaction that others than autovacuum have open
+	snapshotOf                   string
+	heldBySlots, heldByPrepared  bool
+	ahead, aheadError, trip, max time.Duration
+}
+
+// Check examines the server, see [driver.Checker]: its settings, replicas and clock, the schema
+// and the role's rights, transactions that are open for too long, and whether notifications arrive.
+// It takes a dozen round trips, and 20 s at most.
+func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
+	if o.TTL < 0 {
+		return driver.Report{}, fmt.Errorf("pgstore: TTL %v is negative; accepted are positive durations, 0 for %v: %w", o.TTL, driver.DefaultTTL, driver.ErrNotDone)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	f, err := s.examine(ctx)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	findings := f.findings(cmp.Or(o.TTL, driver.DefaultTTL))
+	if s.listener != nil {
+		findings = append(findings, s.checkNotifications(ctx)...)
+	}
+	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
+	c := s.pool.Config().ConnConfig
+	server := driver.Server{
+		Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), ID: f.id, Version: "postgresql " + f.version, Role: "master",
+		RoundTrip: f.trip, WorstRoundTrip: f.max, Ahead: f.ahead, AheadError: f.aheadError,
+	}
+	if f.standby {
+		server.Role = "replica"
+	}
+	for i := range findings {
+		findings[i].Server = server.Address
+	}
+	return driver.Report{Servers: []driver.Server{server}, Findings: findings}, nil
+}
+
+// examine asks a server. What the role may not see is left zero.
+func (s *Store) examine(ctx context.Context) (*facts, error) {
+	f := &facts{settings: make(map[string]string), oldest: s.oldSnapshot}
+	one := func(sql string, into ...any) error {
+		return s.ask(ctx, in(s.config.Schema, sql), nil, func(rows pgx.Rows) error { return rows.Scan(into...) })
+	}
+	err := s.ask(ctx, `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
+		'transaction_isolation', 'synchronous_standby_names', 'server_version', 'server_version_num', 'idle_in_transaction_session_timeout')`,
+		nil, func(rows pgx.Rows) error {
+			var name, value string
+			err := rows.Scan(&name, &value)
+			f.settings[name] = value
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	f.version = f.settings["server_version"]
+	f.number, _ = strconv.Atoi(f.settings["server_version_num"])
+	var snapshot float64
+	for _, ask := range []error{
+		one(`SELECT pg_is_in_recovery(), extract(epoch FROM pg_postmaster_start_time())::bigint::text,
+			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`,
+			&f.standby, &f.id, &f.replicas, &f.synchronous),
+		one(`SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, format('process %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'without a name'))
+			FROM pg_stat_activity WHERE xact_start IS NOT NULL AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+				AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker' ORDER BY xact_start LIMIT 1`, &snapshot, &f.snapshotOf),
+		one(`SELECT EXISTS (SELECT FROM pg_replication_slots WHERE age(coalesce(xmin, catalog_xmin)) > 1000000),
+			EXISTS (SELECT FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')`, &f.heldBySlots, &f.heldByPrepared),
+	} {
+		if ask != nil {
+			return nil, ask
+		}
+	}
+	f.snapshot = time.Duration(snapshot * float64(time.Second))
+	if err := s.examineSchema(ctx, f, one); err != nil {
+		return nil, err
+	}
+	return f, s.examineClock(ctx, f)
+}
+
+// examineSchema asks for the schema, which there may not be.
+func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ...any) error) error {
+	var exists bool
+	err := s.ask(ctx, "SELECT to_regclass($1) IS NOT NULL", []any{in(s.config.Schema, "{schema}.migrations")}, func(rows pgx.Rows) error { return rows.Scan(&exists) })
+	if err != nil || !exists {
+		return err
+	}
+	return one(`SELECT (SELECT max(version) FROM {schema}.migrations),
+		(SELECT relpersistence = 'p' FROM pg_class WHERE oid = '{schema}.locks'::regclass),
+		has_table_privilege('{schema}.locks', 'SELECT') AND has_table_privilege('{schema}.locks', 'INSERT')
+			AND has_table_privilege('{schema}.locks', 'UPDATE') AND has_table_privilege('{schema}.locks', 'DELETE')
+			AND has_table_privilege('{schema}.waits', 'INSERT') AND has_table_privilege('{schema}.waits', 'DELETE')
+			AND has_table_privilege('{schema}.clients', 'INSERT') AND has_table_privilege('{schema}.upkeep', 'UPDATE'),
+		coalesce((SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = '{schema}.locks'::regclass), 0)`,
+		&f.schema, &f.logged, &f.mayWrite, &f.dead)
+}
+
+// examineClock measures round trips and the clock, by the quickest of them.
+func (s *Store) examineClock(ctx context.Context, f *facts) error {
+	var trips []time.Duration
+	for range checkTrips {
+		var micros int64
+		sent := time.Now()
+		err := s.ask(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
+		if err != nil {
+			return err
+		}
+		took := time.Since(sent)
+		if trips = append(trips, took); took == slices.Min(trips) {
+			f.ahead, f.aheadError = time.UnixMicro(micros).Sub(sent.Add(took/2)), took/2
+		}
+	}
+	slices.Sort(trips)
+	f.trip, f.max = trips[len(trips)/2], trips[len(trips)-1]
+	return nil
+}
+
+// findings are what breaks, or may break, a promise.
+func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
+	add := func(is bool, s driver.Severity, topic, what, promise, advice string) {
+		if is {
+			found = append(found, driver.Finding{Severity: s, Topic: topic, Found: what, Promise: promise, Advice: advice})
+		}
+	}
+	commit := f.settings["synchronous_commit"]
+	const survives = "a grant survives a crash of the server: a lost one is granted to another owner while its holder works"
+	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
+	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
+	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate")
+	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants")
+	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],
+		"a statement would miss what has happened while it waited; every request is refused", `set default_transaction_isolation to "read committed" for the role`)
+	add(f.settings["fsync"] != "on", driver.SeverityError, "fsync", "fsync is off", survives, "set fsync to on")
+	add(f.settings["full_page_writes"] != "on", driver.SeverityWarning, "full_page_writes", "full_page_writes is off", survives, "set full_page_writes to on")
+	add(commit == "off", driver.SeverityError, "synchronous_commit", "synchronous_commit is off", survives, "set synchronous_commit to on for the role")
+	add(f.schema >= version && !f.logged, driver.SeverityWarning, "unlogged", "the table of locks is unlogged", "a crash frees all locks", "ALTER TABLE … SET LOGGED")
+	add(f.replicas > 0 && (f.synchronous == 0 || commit == "local"), driver.SeverityWarning, "replication",
+		fmt.Sprintf("%d replicas, none of them synchronous", f.replicas),
+		"a failover may lose the last grants: another owner is then granted a lock that is held, with a larger token",
+		"name synchronous standbys (synchronous_standby_names) and promote only those, or guard what locks protect by pgstore.Guard or tokens")
+	add(f.snapshot > f.oldest, driver.SeverityWarning, "snapshot",
+		fmt.Sprintf("a transaction is open for %v: %s", f.snapshot.Round(time.Second), f.snapshotOf),
+		"old versions of rows are kept as long, so that each request on a busy lock becomes slower",
+		"end it (pg_terminate_backend); run dumps and analyses on a replica; set idle_in_transaction_session_timeout")
+	add(f.heldBySlots, driver.SeverityWarning, "slot", "a replication slot keeps old versions of rows",
+		"each request on a busy lock becomes slower", "drop the slot if nothing reads it (pg_drop_replication_slot)")
+	add(f.heldByPrepared, driver.SeverityWarning, "prepared", "a prepared transaction is open for more than a minute",
+		"old versions of rows are kept as long", "commit it or roll it back (pg_prepared_xacts)")
+	add(f.dead > deadRows, driver.SeverityWarning, "vacuum", fmt.Sprintf("the table of locks has %d dead rows", f.dead),
+		"requests become slower", "see that autovacuum runs, and that nothing keeps old versions")
+	add(f.max > ttl/10, driver.SeverityWarning, "latency", fmt.Sprintf("a round trip took %v", f.max.Round(time.Millisecond)),
+		fmt.Sprintf("leases of %v are renewed in time", ttl), "choose a longer TTL, or a nearer server")
+	add(f.settings["idle_in_transaction_session_timeout"] == "0", driver.SeverityNote, "idle", "transactions may be idle for ever",
+		"a holder that hangs in a transaction with pgstore.Guard keeps the next one waiting", "set idle_in_transaction_session_timeout")
+	return found
+}
+
+// checkNotifications sends a notification to a connection that is made as the store's own.
+func (s *Store) checkNotifications(ctx context.Context) []driver.Finding {
+	err := func() error {
+		number := rand.Int64N(1<<63-1) + 1
+		conn, err := s.listener.connect(ctx, number)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is of no use any more
+		if err := s.ask(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+		defer cancel()
+		_, err = conn.WaitForNotification(ctx)
+		return err
+	}()
+	if err == nil {
+		return nil
+	}
+	return []driver.Finding{{
+		Severity: driver.SeverityWarning, Topic: "listen", Found: fmt.Sprintf("a notification has not arrived: %v", err),
+		Promise: "a release wakes the next waiter at once",
+		Advice:  "set Config.Listen to a direct connection, past PgBouncer in transaction mode, or Config.Poll",
+	}}
+}

@@ -1,0 +1,82 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// serverClock estimates the server's clock, by which the server checks the deadlines of
+// requests. The estimate is never behind that clock at the reading, so no request in time is
+// refused; it is ahead by less than the reading's round trip.
+type serverClock struct{ reading atomic.Pointer[reading] }
+
+// reading is one reading, which was made at an unknown instant of a round trip.
+type reading struct {
+	sent time.Time // by the monotonic clock
+	took time.Duration
+	at   time.Time // by the server's clock, or later
+}
+
+const (
+	// freshReading is how long a reading is used unless a quicker one comes: by then a clock that
+	// is wrong by 1 % is off by 0.3 s.
+	freshReading = 30 * time.Second
+	// slowReading is the longest round trip of a reading that is used as it is. After a longer one
+	// the clock is assumed to be behind by the excess.
+	slowReading = 500 * time.Millisecond
+	// unboundedRequest is the deadline of a request whose context has none.
+	unboundedRequest = 10 * time.Second
+)
+
+// renew takes a reply's clock, in µs, of a statement that was sent at an instant. wrong is set
+// if the last reading has made a request late.
+func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) {
+	r := &reading{sent, time.Since(sent), time.UnixMicro(micros)}
+	if excess := r.took - slowReading; excess > 0 {
+		r.at = r.at.Add(-excess)
+	}
+	if last := c.reading.Load(); last == nil || wrong || r.took <= last.took || sent.Sub(last.sent) > freshReading {
+		c.reading.Store(r)
+	}
+}
+
+// deadline returns the deadline of a request by the server's clock, in µs.
+func (s *Store) deadline(ctx context.Context) (int64, error) {
+	r := s.clock.reading.Load()
+	if r == nil {
+		var err error
+		if r, err = s.readClock(ctx); err != nil {
+			return 0, err
+		}
+	}
+	by, bounded := ctx.Deadline()
+	if !bounded {
+		by = time.Now().Add(unboundedRequest)
+	}
+	return r.at.Add(by.Sub(r.sent)).UnixMicro() + 1, nil
+}
+
+// readClock asks for the server's clock, and whether the server is fit for requests.
+func (s *Store) readClock(ctx context.Context) (*reading, error) {
+	var micros int64
+	var isolation string
+	var standby bool
+	sent := time.Now()
+	err := s.ask(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &standby) })
+	switch {
+	case err != nil:
+		return nil, notDone(err)
+	case isolation != "read committed":
+		return nil, fmt.Errorf("pgstore: the pool's transactions are %q, so that a statement would miss what has happened while it waited: set default_transaction_isolation to \"read committed\" for its role: %w", isolation, driver.ErrNotDone)
+	case standby:
+		return nil, fmt.Errorf("pgstore: the server is a standby: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
+	}
+	s.clock.renew(sent, micros, false)
+	return s.clock.reading.Load(), nil
+}

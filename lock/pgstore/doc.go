@@ -1,0 +1,2 @@
+// Package pgstore keeps locks on PostgreSQL.
+package pgstore

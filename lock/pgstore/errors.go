@@ -1,0 +1,84 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var errLate = fmt.Errorf("pgstore: the request has reached the server after its deadline: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
+
+// notDone adds to an error that the request has changed nothing.
+func notDone(err error) error {
+	if errors.Is(err, driver.ErrNotDone) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, driver.ErrNotDone)
+}
+
+// answerOf returns what an error of pgx means for a request, which is one statement.
+func answerOf(err error, sent bool) error {
+	var refusal *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refusal):
+		err = fmt.Errorf("pgstore: no answer from the server: %w: %w", driver.ErrUnavailable, err)
+		if !sent || pgconn.SafeToRetry(errors.Unwrap(err)) {
+			err = notDone(err)
+		}
+		return err
+	case passing(refusal.Code):
+		err = fmt.Errorf("pgstore: %w: %w", driver.ErrUnavailable, err)
+	case advice(refusal.Code) != "":
+		err = fmt.Errorf("pgstore: %w: %s", err, advice(refusal.Code))
+	default:
+		err = fmt.Errorf("pgstore: %w", err)
+	}
+	if refusal.Severity != "FATAL" && refusal.Severity != "PANIC" || !sent { // the statement was rolled back
+		err = notDone(err)
+	}
+	return err
+}
+
+// passing reports whether a refusal may pass by itself.
+func passing(code string) bool {
+	switch {
+	case repeatable(code), strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"):
+		return true
+	case code == "25006": // a standby
+		return true
+	}
+	return false
+}
+
+// repeatable reports whether a statement that was rolled back may succeed at once.
+func repeatable(code string) bool {
+	switch code {
+	case "40001", "40P01", // a serialization failure, a deadlock
+		"0A000": // a plan of before a migration
+		return true
+	}
+	return false
+}
+
+// repeats reports whether a request that was refused so may be sent again.
+func repeats(ctx context.Context, err error) bool {
+	var refusal *pgconn.PgError
+	return ctx.Err() == nil && errors.As(err, &refusal) && repeatable(refusal.Code)
+}
+
+func advice(code string) string {
+	switch code {
+	case "3F000", "42P01", "42883", "42703":
+		return "run pgstore.Migrate with Config.Schema"
+	case "42501":
+		return "run the statements of pgstore.Grants"
+	}
+	return ""
+}

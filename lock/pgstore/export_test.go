@@ -1,0 +1,24 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+)
+
+// SetReading sets the last reading of the server's clock. The zero time has it read anew.
+func (s *Store) SetReading(at time.Time) {
+	if at.IsZero() {
+		s.clock.reading.Store(nil)
+		return
+	}
+	s.clock.reading.Store(&reading{sent: time.Now(), at: at})
+}
+
+// Sweep removes what has ended so long ago.
+func (s *Store) Sweep(ctx context.Context, kept time.Duration) error {
+	_, err := s.sweep(ctx, 0, kept)
+	return err
+}
+
+// SetOldSnapshot sets from which age on Check reports a transaction.
+func (s *Store) SetOldSnapshot(age time.Duration) { s.oldSnapshot = age }

@@ -1,0 +1,263 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+)
+
+// patient is for lockers on a server that is broken: requests have as long as a busy machine takes.
+var patient = lock.Config{RequestTimeout: 20 * time.Second, RetryFor: time.Minute}
+
+// locker returns a locker on a store of its own.
+func locker(t *testing.T, s *pgtest.Server, schema string) *lock.Locker {
+	t.Helper()
+	l, err := lock.New(open(t, s, pgstore.Config{Schema: schema}), patient)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return l
+}
+
+// A server that is killed and started again has its locks, and waiters get them.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t)
+	migrate(t, s, "killed")
+	mine, theirs := locker(t, s, "killed"), locker(t, s, "killed")
+	for round := range 3 {
+		lease, err := mine.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		waited := make(chan error, 1)
+		go func() {
+			waited <- theirs.Mutex("a").Do(t.Context(), func(context.Context) error { return nil })
+		}()
+		require.NoError(t, s.Restart())
+		select {
+		case err := <-waited:
+			t.Fatalf("round %d: the waiter has not waited: %v", round, err)
+		default:
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-waited)
+	}
+}
+
+// Connections that the server ends at random cost no exclusion, and all waiters get the lock.
+func TestConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	const schema, workers, each = "cut", 4, 25
+	s := server(t)
+	migrate(t, s, schema)
+	exec(t, s, "CREATE TABLE cut.counter (n int); INSERT INTO cut.counter VALUES (0)")
+	var work sync.WaitGroup
+	var inside atomic.Int32
+	count := 0 // guarded by the lock
+	for range workers {
+		l := lockerAs(t, s, schema)
+		work.Go(func() {
+			for done := 0; done < each; {
+				err := l.Mutex("a").Do(t.Context(), func(context.Context) error {
+					assert.EqualValues(t, 1, inside.Add(1), "two holders")
+					count++
+					inside.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Logf("repeated: %v", err)
+					continue
+				}
+				done++
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(ended)
+	}()
+	pool := s.Pool(t)
+	for cuts := 0; ; cuts++ {
+		_, err := pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut' AND random() < 0.3")
+		require.NoError(t, err)
+		select {
+		case <-ended:
+			assert.GreaterOrEqual(t, count, workers*each)
+			t.Logf("%d times connections were cut", cuts)
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// lockerAs is locker, whose connections have the schema as their application's name.
+func lockerAs(t *testing.T, s *pgtest.Server, schema string) *lock.Locker {
+	t.Helper()
+	store := open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = schema })
+	l, err := lock.New(store, patient)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return l
+}
+
+// A request that gets no connection has changed nothing, and may be sent again.
+func TestPoolIsExhausted(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "exhausted")
+	pool := s.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	store, err := pgstore.New(pool, pgstore.Config{Schema: "exhausted"})
+	require.NoError(t, err)
+	defer store.Close()
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = store.Acquire(ctx, hold(driver.KindMutex, "a", "client:1"))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	conn.Release()
+	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+}
+
+// blocked waits until so many of the schema's requests wait for a row.
+func blocked(t *testing.T, s *pgtest.Server, application string) {
+	t.Helper()
+	pool := s.Pool(t)
+	require.Eventually(t, func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'", application).Scan(&n)
+		return err == nil && n > 0
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// An acquisition that has waited for its row until after its deadline takes nothing, and a release
+// that finds nothing waits for an acquisition under way.
+func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "late")
+	stepClock(t, s, "late", 0)
+	store := open(t, s, pgstore.Config{Schema: "late"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "late" })
+	admin := s.Pool(t)
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
+		h := hold(kind, fmt.Sprint("a", kind), "client:1")
+		granted(t, store, h)
+		released(t, store, h)
+		tx, err := admin.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "SELECT FROM late.locks WHERE name = $1 FOR UPDATE", h.Name)
+		require.NoError(t, err)
+		answered := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := store.Acquire(ctx, h)
+			answered <- err
+		}()
+		blocked(t, s, "late")
+		stepClock(t, s, "late", time.Hour)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.ErrorIs(t, <-answered, driver.ErrNotDone)
+		stepClock(t, s, "late", 0)
+		store.SetReading(time.Time{})
+		other := hold(kind, h.Name, "client:2")
+		granted(t, store, other)
+		released(t, store, other)
+	}
+
+	tx, err := admin.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT late.acquire('new', 'client:1', 1, 60000, false, 0, 0, late.clock() + 60000000)")
+	require.NoError(t, err)
+	confirmed := make(chan bool, 1)
+	go func() {
+		held, err := store.Release(t.Context(), &driver.Hold{Name: "new", Owner: "client:1"})
+		assert.NoError(t, err)
+		confirmed <- held
+	}()
+	blocked(t, s, "late")
+	require.NoError(t, tx.Commit(t.Context()))
+	assert.True(t, <-confirmed, "it has released what was under way")
+	granted(t, store, hold(driver.KindMutex, "new", "client:2"))
+}
+
+// A statement that was rolled back for the sake of others is sent again.
+func TestRepeatsAfterASerializationFailure(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "repeated")
+	store := open(t, s, pgstore.Config{Schema: "repeated"})
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	exec(t, s, `CREATE SEQUENCE repeated.calls;
+		CREATE OR REPLACE FUNCTION repeated.clock() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN
+			IF nextval('repeated.calls') <= 3 THEN RAISE serialization_failure; END IF;
+			RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+		END $$`)
+	released(t, store, h)
+}
+
+// A store that polls makes no connection of its own, and its waiters get what others release.
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "polled")
+	polls := open(t, s, pgstore.Config{Schema: "polled", Poll: true})
+	l, err := lock.New(polls, patient)
+	require.NoError(t, err)
+	defer l.Close()
+	other := locker(t, s, "polled")
+	for _, m := range []func(*lock.Locker) *lock.Mutex{
+		func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+		func(l *lock.Locker) *lock.Mutex { return l.Fair("b") },
+		func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("c").Write() },
+	} {
+		lease, err := m(other).Lock(t.Context())
+		require.NoError(t, err)
+		waited := make(chan error, 1)
+		go func() { waited <- m(l).Do(t.Context(), func(context.Context) error { return nil }) }()
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-waited)
+	}
+	var n int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM polled.waits").Scan(&n))
+	assert.LessOrEqual(t, n, 1, "the other one's")
+	_, err = pgstore.New(s.Pool(t), pgstore.Config{Poll: true, Listen: s.Pool(t).Config().ConnConfig})
+	require.Error(t, err)
+}
+
+// Requests of a store that is closed fail, and its locks stay.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "closed")
+	store, err := pgstore.New(s.Pool(t), pgstore.Config{Schema: "closed"})
+	require.NoError(t, err)
+	h := hold(driver.KindMutex, "a", "client:1")
+	_, err = store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	granted(t, store, h)
+	require.NoError(t, store.Close())
+	require.NoError(t, store.Close())
+	_, err = store.Acquire(t.Context(), h)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	_, err = store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	a, err := open(t, s, pgstore.Config{Schema: "closed"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:2"))
+	require.NoError(t, err)
+	assert.Equal(t, driver.Refused, a.Verdict)
+}

@@ -1,0 +1,47 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Lease is what [Guard] needs of a lease; *lock.Lease has it.
+type Lease interface {
+	Name() string
+	Token() int64
+}
+
+// ErrStale is matched by the error of [Guard] for a lease that a later one has superseded.
+var ErrStale = errors.New("pgstore: a later holder of the lock has been here")
+
+// Guard refuses a stale holder inside the transaction that does the work. It records the lease's
+// fencing token in the schema's table of tokens, and returns an error that matches [ErrStale] if
+// a larger one is there. Until the transaction ends, those of other holders of the lock wait in
+// Guard, so that no write of a holder commits after one of a later holder.
+//
+// Any store may have granted the lease, if it gives tokens that grow. The transaction must be
+// rolled back after an error. A holder that hangs in it keeps the next one waiting: set
+// idle_in_transaction_session_timeout. Rows of tokens are not removed by themselves; delete that
+// of a lock that is not used any more.
+func Guard(ctx context.Context, tx pgx.Tx, schema string, lease Lease) error {
+	return GuardToken(ctx, tx, schema, lease.Name(), lease.Token())
+}
+
+// GuardToken is [Guard] for a name and a token, such as those that a request has brought along.
+func GuardToken(ctx context.Context, tx pgx.Tx, schema, name string, token int64) error {
+	if token <= 0 {
+		return fmt.Errorf("pgstore: the lease of %q has no fencing token", name)
+	}
+	done, err := tx.Exec(ctx, in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES ($1::text, $2::bigint)
+		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE t.token <= excluded.token`), name, token)
+	switch {
+	case err != nil:
+		return fmt.Errorf("pgstore: guard %q: %w", name, err)
+	case done.RowsAffected() == 0:
+		return fmt.Errorf("%w: %q with token %d", ErrStale, name, token)
+	}
+	return nil
+}

@@ -1,0 +1,355 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// listener has a store's subscriptions, and the connection on which their messages arrive. Each
+// connection has a number: its channel has it in its name, the rows of waits name it, and the
+// connection holds the advisory lock with it, so that others know whether it lives.
+type listener struct {
+	s       *Store
+	touched chan struct{} // rows of waits are to be changed
+
+	mu      sync.Mutex
+	running bool
+	names   map[string]machine.Subscribers    // guarded by mu
+	changes map[string]bool                   // guarded by mu; names whose rows may have to change
+	number  int64                             // guarded by mu; of the connection, 0 without one
+	rows    map[string]map[machine.Topic]bool // guarded by mu; that the server has for the number: true; that it may have: false
+	changed chan struct{}                     // guarded by mu; closed when rows change
+	session int                               // guarded by mu; how many connections there were
+}
+
+// place is a name's topic.
+type place struct {
+	name string
+	machine.Topic
+}
+
+const (
+	// connectTimeout bounds the making of a connection, and an answer on it.
+	connectTimeout = 5 * time.Second
+	// probeEvery is how often a silent connection is tried.
+	probeEvery = 10 * time.Second
+	// firstReconnect and mostReconnect bound the pause before another connection is made.
+	firstReconnect, mostReconnect = 10 * time.Millisecond, time.Second
+)
+
+func newListener(s *Store) *listener {
+	return &listener{
+		s: s, touched: make(chan struct{}, 1), names: make(map[string]machine.Subscribers),
+		changes: make(map[string]bool), changed: make(chan struct{}),
+	}
+}
+
+// subscription is one to the topics of a waiter.
+type subscription struct {
+	machine.Subscriber
+	l    *listener
+	name string
+}
+
+// silent is the subscription of a store that polls.
+type silent struct{}
+
+func (silent) Close() {}
+
+// Subscribe has notify called with every notice for a waiter, see [driver.Store].
+func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	if s.listener == nil {
+		return silent{}, nil
+	}
+	b := &subscription{machine.Subscriber{Topics: machine.Topics(h), Notify: notify, Store: s}, s.listener, h.Name}
+	if err := s.listener.add(ctx, b); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close ends the subscription.
+func (b *subscription) Close() {
+	l := b.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.names[b.name]
+	if all.Remove(&b.Subscriber); len(all) == 0 {
+		delete(l.names, b.name)
+	}
+	l.touch(b.name)
+}
+
+// add adds a subscription, and returns when the server has it.
+func (l *listener) add(ctx context.Context, b *subscription) error {
+	l.mu.Lock()
+	if l.s.ending.Err() != nil {
+		l.mu.Unlock()
+		return errClosed
+	}
+	if l.names[b.name] == nil {
+		l.names[b.name] = make(machine.Subscribers)
+	}
+	l.names[b.name].Add(&b.Subscriber)
+	l.touch(b.name)
+	if !l.running {
+		l.running = true
+		l.s.work.Go(l.run)
+	}
+	for !l.has(b) {
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return notDone(fmt.Errorf("pgstore: subscribe: %w: %w", driver.ErrUnavailable, ctx.Err()))
+		case <-l.s.ending.Done():
+			return errClosed
+		}
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+	return nil
+}
+
+// has reports whether the server has the rows of a subscription. The caller holds mu.
+func (l *listener) has(b *subscription) bool {
+	for _, t := range b.Topics {
+		if !l.rows[b.name][t] {
+			return false
+		}
+	}
+	return true
+}
+
+// touch has the rows of a name brought up to date. The caller holds mu.
+func (l *listener) touch(name string) {
+	l.changes[name] = true
+	select {
+	case l.touched <- struct{}{}:
+	default:
+	}
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.names)
+}
+
+// run makes one connection after another.
+func (l *listener) run() {
+	for failures := 0; l.s.ending.Err() == nil; failures++ {
+		begin := time.Now()
+		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
+			l.s.config.Logger.Warn("pgstore: the connection for notifications failed", "error", err)
+		}
+		if time.Since(begin) > connectTimeout {
+			failures = 0
+		}
+		if failures > 0 {
+			select {
+			case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
+			case <-l.s.ending.Done():
+			}
+		}
+	}
+}
+
+// listen makes a connection and delivers its messages until it fails.
+func (l *listener) listen() error {
+	ctx, cancel := context.WithCancel(l.s.ending)
+	defer cancel()
+	number := rand.Int64N(1<<63-1) + 1
+	conn, err := l.connect(ctx, number)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if l.s.ending.Err() != nil {
+			conn.Exec(ctx, l.s.sql.leave, number) //nolint:errcheck // a sweep removes the rows
+		}
+		conn.Close(ctx) //nolint:errcheck // it is of no use any more
+	}()
+	var registering sync.WaitGroup
+	defer registering.Wait()
+	defer cancel()
+	l.begin(number)
+	defer l.begin(0)
+	registering.Go(func() { l.register(ctx, number) })
+	for {
+		wait, done := context.WithTimeout(ctx, probeEvery)
+		n, err := conn.WaitForNotification(wait)
+		done()
+		switch {
+		case err == nil:
+			l.deliver(n.Payload)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			probe, done := context.WithTimeout(ctx, connectTimeout)
+			err := conn.Ping(probe)
+			if done(); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.s.config.Listen.Copy())
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d); LISTEN leasewheel_%d", number, number), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		conn.Close(ctx) //nolint:errcheck // it is of no use
+		return nil, err
+	}
+	return conn, nil
+}
+
+// begin begins a connection, which has no rows yet, or ends it.
+func (l *listener) begin(number int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.number, l.rows = number, make(map[string]map[machine.Topic]bool)
+	if number == 0 {
+		return
+	}
+	l.session++
+	for name := range l.names {
+		l.touch(name)
+	}
+}
+
+// register brings the rows of waits up to date until ctx ends.
+func (l *listener) register(ctx context.Context, number int64) {
+	l.mu.Lock()
+	again := l.session > 1 // messages may have been missed
+	l.mu.Unlock()
+	for failures := 0; ; {
+		if failures == 0 && !again {
+			select {
+			case <-l.touched:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := l.update(ctx, number, again); err == nil {
+			failures, again = 0, false
+			continue
+		} else if ctx.Err() != nil {
+			return
+		}
+		failures++
+		select {
+		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// update makes and removes the rows that are to be changed. After a gap it notifies all.
+func (l *listener) update(ctx context.Context, number int64, gap bool) error {
+	l.mu.Lock()
+	changes := l.changes
+	l.changes = make(map[string]bool)
+	var more, fewer places
+	for name := range changes {
+		for t := range l.names[name] {
+			if !l.rows[name][t] {
+				more.add(place{name, t})
+			}
+		}
+		for t := range l.rows[name] {
+			if l.names[name][t] == nil {
+				l.rows[name][t] = false // a subscription that begins now needs a row of its own
+				fewer.add(place{name, t})
+			}
+		}
+	}
+	l.mu.Unlock()
+	err := l.change(ctx, l.s.sql.wait, &more, number)
+	if err == nil {
+		err = l.change(ctx, l.s.sql.unwait, &fewer, number)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		for name := range changes {
+			l.changes[name] = true
+		}
+		return err
+	}
+	for _, at := range more.all {
+		if l.rows[at.name] == nil {
+			l.rows[at.name] = make(map[machine.Topic]bool)
+		}
+		l.rows[at.name][at.Topic] = true
+	}
+	for _, at := range fewer.all {
+		if delete(l.rows[at.name], at.Topic); len(l.rows[at.name]) == 0 {
+			delete(l.rows, at.name)
+		}
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+	for _, all := range l.names {
+		if gap {
+			all.DeliverAll(driver.Notice{})
+		}
+	}
+	return nil
+}
+
+// places are rows of waits in columns.
+type places struct {
+	all   []place
+	names []string
+	kinds []int16
+	ofs   []string
+}
+
+func (p *places) add(at place) {
+	p.all, p.names, p.kinds, p.ofs = append(p.all, at), append(p.names, at.name), append(p.kinds, int16(at.Kind)), append(p.ofs, at.Of)
+}
+
+func (l *listener) change(ctx context.Context, sql string, p *places, number int64) error {
+	if len(p.all) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return l.s.ask(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, nil)
+}
+
+// deliver delivers a message.
+func (l *listener) deliver(text string) {
+	name, m, err := decode(text)
+	if err != nil {
+		l.s.config.Logger.Warn("pgstore: a notification is not of leasewheel", "error", err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names[name].Deliver(m)
+}

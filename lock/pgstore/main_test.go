@@ -1,0 +1,62 @@
+package pgstore_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	redistest.Parallel(16)
+	testmain.Run(tests{m})
+}
+
+// tests ends the server that they share.
+type tests struct{ goleak.TestingM }
+
+func (t tests) Run() int {
+	code := t.TestingM.Run()
+	if s, err := sharedServer(); err == nil && started {
+		s.Close()
+	}
+	return code
+}
+
+var started bool
+
+var sharedServer = sync.OnceValues(func() (*pgtest.Server, error) {
+	started = true
+	return pgtest.Launch()
+})
+
+// server returns the server that the tests share.
+func server(t testing.TB) *pgtest.Server {
+	t.Helper()
+	pgtest.Need(t)
+	s, err := sharedServer()
+	require.NoError(t, err)
+	return s
+}
+
+// migrate makes a schema on a server.
+func migrate(t testing.TB, s *pgtest.Server, schema string) {
+	t.Helper()
+	require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t), schema))
+}
+
+// open returns a store, which ends with t.
+func open(t testing.TB, s *pgtest.Server, c pgstore.Config, change ...func(*pgxpool.Config)) *pgstore.Store {
+	t.Helper()
+	store, err := pgstore.New(s.Pool(t, change...), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}

@@ -1,0 +1,126 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// Renew prolongs leases, see [renewal.Renewer]. Mutexes and fair locks take one statement, the
+// others two, however many they are.
+func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
+	by, err := s.deadline(ctx)
+	if err != nil {
+		fail(pointers(items), err)
+		return
+	}
+	all := pointers(items)
+	slices.SortFunc(all, func(a, b *renewal.Item) int { return strings.Compare(a.Key, b.Key) })
+	var columns, others []*renewal.Item
+	for _, item := range all {
+		if kind, _, _ := driver.ParseRef(item.Ref); exclusive(kind) {
+			columns = append(columns, item)
+		} else {
+			others = append(others, item)
+		}
+	}
+	if len(columns) > 0 {
+		left, err := s.renewColumns(ctx, by, columns)
+		if err != nil {
+			fail(columns, err)
+		}
+		others = append(others, left...)
+	}
+	if len(others) > 0 {
+		if err := s.renewStates(ctx, by, others); err != nil {
+			fail(others, err)
+		}
+	}
+}
+
+func pointers(items []renewal.Item) []*renewal.Item {
+	all := make([]*renewal.Item, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
+
+func fail(items []*renewal.Item, err error) {
+	for _, item := range items {
+		item.Outcome, item.Given, item.Err = renewal.Unknown, 0, err
+	}
+}
+
+// renewColumns prolongs mutexes and fair locks. It returns those that the machine decides on.
+func (s *Store) renewColumns(ctx context.Context, by int64, items []*renewal.Item) (left []*renewal.Item, err error) {
+	names, owners, ttls := make([]string, len(items)), make([]string, len(items)), make([]int64, len(items))
+	for i, item := range items {
+		names[i], owners[i], ttls[i] = item.Key, item.Owner, item.TTL.Milliseconds()
+	}
+	var clock int64
+	var outcomes []int
+	sent := time.Now()
+	err = s.ask(ctx, s.sql.renew, []any{names, owners, ttls, by}, func(rows pgx.Rows) error { return rows.Scan(&clock, &outcomes) })
+	switch {
+	case err != nil:
+		return nil, err
+	case len(outcomes) != len(items):
+		return nil, errLost
+	}
+	s.clock.renew(sent, clock, clock > by)
+	for i, item := range items {
+		switch item.Outcome = renewal.Unknown; outcomes[i] {
+		case 1:
+			item.Outcome = renewal.Renewed
+		case 2:
+			item.Outcome = renewal.Taken
+		case 3:
+			item.Outcome = renewal.Gone
+		case decide:
+			left = append(left, item)
+		default: // the owner has it, but the request was late
+			item.Err = errLate
+		}
+	}
+	return left, nil
+}
+
+// renewStates prolongs leases by the machine. Those of one name are one step.
+func (s *Store) renewStates(ctx context.Context, by int64, items []*renewal.Item) error {
+	of := make(map[string][]*renewal.Item)
+	var steps []*step
+	for _, item := range items {
+		name := item.Key
+		if of[name] == nil {
+			steps = append(steps, &step{name: name, do: func(state *machine.State, now time.Time) []machine.Message {
+				for _, item := range of[name] {
+					renew(state, now, item)
+				}
+				return nil
+			}})
+		}
+		of[name] = append(of[name], item)
+	}
+	return s.steps(ctx, &by, steps...)
+}
+
+// renew prolongs a lease on the state of its name.
+func renew(state *machine.State, now time.Time, item *renewal.Item) {
+	kind, permits, _ := driver.ParseRef(item.Ref)
+	switch a := state.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits}); a.Verdict {
+	case driver.Granted:
+		item.Outcome, item.Given = renewal.Renewed, a.Lease
+	case driver.Refused:
+		item.Outcome, item.Given = renewal.Taken, 0
+	case driver.NotHeld:
+		item.Outcome, item.Given = renewal.Gone, 0
+	}
+}

@@ -1,0 +1,167 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// Verdicts of the functions of schema.sql.
+const (
+	late    = -2
+	decide  = -1 // the machine does
+	refused = 0
+	done    = 1
+)
+
+// row is a name's row at an instant, with the living subscriptions.
+type row struct {
+	verdict int
+	clock   int64 // µs
+	rev     int64
+	owner   *string
+	apart   machine.Apart // but for the owner
+	state   []byte
+	kinds   []driver.Kind
+	ofs     []string
+	stores  []int64
+}
+
+// fields are those of the columns.
+func (r *row) fields(more ...any) []any {
+	return append([]any{&r.verdict, &r.clock, &r.rev, &r.owner, &r.apart.Holds, &r.apart.Ends, &r.apart.Token, &r.state, &r.kinds, &r.ofs, &r.stores}, more...)
+}
+
+func (r *row) now() time.Time { return time.UnixMicro(r.clock) }
+
+// wait returns for how long the lock's lease lasts.
+func (r *row) wait() time.Duration {
+	return time.Duration(max(r.apart.Ends-r.clock/1000, 1)) * time.Millisecond
+}
+
+// coding is the first byte of a state.
+const coding = 1
+
+// machine returns the state of the name.
+func (r *row) machine(name string) (*machine.State, error) {
+	s := &machine.State{Listening: r.listening}
+	if len(r.state) > 0 {
+		c := machine.Coder{Bytes: r.state[1:], Reading: true}
+		if s.Code(&c); c.Bad || len(c.Bytes) > 0 || r.state[0] != coding {
+			return nil, fmt.Errorf("pgstore: the row of %q is damaged, or of another version: %w", name, driver.ErrNotDone)
+		}
+	}
+	a := r.apart
+	if r.owner != nil {
+		a.Owner = *r.owner
+	}
+	s.Join(a)
+	return s, nil
+}
+
+// listening returns how many stores are subscribed to a topic.
+func (r *row) listening(t machine.Topic) int {
+	stores := make(map[int64]bool)
+	for i, store := range r.stores {
+		if r.kinds[i] == t.Kind && r.ofs[i] == t.Of {
+			stores[store] = true
+		}
+	}
+	return len(stores)
+}
+
+// set takes the columns from a state.
+func (r *row) set(s *machine.State) (over *int64) {
+	if ends, ok := s.Ends(); ok {
+		ms := ends.UnixMilli()
+		over = &ms
+	}
+	a, plain := s.Split()
+	r.owner, r.apart, r.state = nil, a, nil
+	if a.Owner != "" {
+		r.owner = &a.Owner
+	}
+	r.apart.Owner = ""
+	if !plain {
+		c := machine.Coder{Bytes: []byte{coding}}
+		s.Code(&c)
+		r.state = c.Bytes
+	}
+	return over
+}
+
+// same reports whether the columns of two rows are the same.
+func (r *row) same(other *row) bool {
+	owner := (r.owner == nil) == (other.owner == nil) && (r.owner == nil || *r.owner == *other.owner)
+	return owner && r.apart == other.apart && string(r.state) == string(other.state)
+}
+
+const (
+	firstPause = time.Millisecond
+	mostPause  = 50 * time.Millisecond
+)
+
+// ask sends a statement, and has scan, if there is one, read each row. One that was rolled back for the sake of
+// others is sent again.
+func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+	for failures := 1; ; failures++ {
+		err := s.askOnce(ctx, sql, args, scan)
+		if !repeats(ctx, err) {
+			return err
+		}
+		select {
+		case <-time.After(backoff.Pause(failures, firstPause, mostPause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (s *Store) askOnce(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+	if s.ending.Err() != nil {
+		return errClosed
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return answerOf(err, false)
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return answerOf(err, true)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if scan == nil {
+			continue
+		}
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("pgstore: %w", err)
+		}
+	}
+	return answerOf(rows.Err(), true)
+}
+
+// request sends a statement of which each reply is a row, and keeps its clock.
+func (s *Store) request(ctx context.Context, sql string, args []any, r *row, more ...any) error {
+	sent := time.Now()
+	if err := s.ask(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(r.fields(more...)...) }); err != nil {
+		return err
+	}
+	s.clock.renew(sent, r.clock, r.verdict == late)
+	s.sweeper.plan()
+	if r.verdict == late {
+		return errLate
+	}
+	return nil
+}
+
+// errLost reports that a server has answered with too few rows.
+var errLost = errors.New("pgstore: the server has answered with too few rows: a proxy may alter replies")

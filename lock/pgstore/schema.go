@@ -1,0 +1,61 @@
+package pgstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DefaultSchema is the default of [Config.Schema].
+const DefaultSchema = "leasewheel"
+
+// version is that of the schema.
+const version = 1
+
+//go:embed schema.sql
+var migration string
+
+// SQL returns the statements that make the tables and functions in a schema, or bring them up
+// to date. They may be run again, by a role that may create the schema or owns it.
+func SQL(schema string) string { return in(schema, migration) }
+
+// Grants returns the statements that give a role what a [Store] and [Guard] need, and no more.
+func Grants(schema, role string) string {
+	return strings.ReplaceAll(in(schema, `GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.locks, {schema}.waits, {schema}.clients TO {role};
+GRANT SELECT, INSERT, UPDATE ON {schema}.tokens TO {role};
+GRANT SELECT, UPDATE ON {schema}.upkeep TO {role};
+GRANT SELECT ON {schema}.migrations TO {role};
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
+`), "{role}", pgx.Identifier{role}.Sanitize())
+}
+
+// in returns statements for a schema.
+func in(schema, statements string) string {
+	return strings.NewReplacer("{schema}", pgx.Identifier{schema}.Sanitize(), "{version}", strconv.Itoa(version)).Replace(statements)
+}
+
+// Execer is a connection, a transaction or a pool of pgx.
+type Execer interface {
+	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
+}
+
+// Migrate runs [SQL] in one transaction. Programs that do so at once wait for each other. It
+// changes nothing if the schema is up to date, and returns an error if it is of a newer version.
+func Migrate(ctx context.Context, conn Execer, schema string) error {
+	if schema == "" {
+		return errors.New("pgstore: the schema has no name")
+	}
+	// Statements that are sent together are one transaction.
+	_, err := conn.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('leasewheel migration', 0));\n"+SQL(schema), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	return nil
+}

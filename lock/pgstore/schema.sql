@@ -1,0 +1,284 @@
+-- Locks of leasewheel. The statements may run again: they change nothing then.
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+CREATE TABLE IF NOT EXISTS {schema}.migrations (
+	version int PRIMARY KEY,
+	at timestamptz NOT NULL DEFAULT now()
+);
+
+DO $$ BEGIN
+	IF EXISTS (SELECT FROM {schema}.migrations WHERE version > {version}) THEN
+		RAISE EXCEPTION 'the schema is of a newer version of leasewheel than {version}';
+	END IF;
+END $$;
+
+-- A row for each name. The owner of a mutex or a fair lock, and the last fencing token, have
+-- columns. All else, in the code of leasewheel's machine, is in state; NULL if there is nothing.
+-- No index has a column that requests change, so updates are heap-only (HOT).
+CREATE TABLE IF NOT EXISTS {schema}.locks (
+	name text COLLATE "C" PRIMARY KEY,
+	rev bigint NOT NULL,   -- the transaction that has written the row
+	owner text,            -- of a mutex or a fair lock; NULL: none
+	holds bigint NOT NULL,
+	ends bigint NOT NULL,  -- the last ms of the owner's lease, since 1970
+	token bigint NOT NULL, -- the last one
+	state bytea,
+	over bigint            -- the ms after which nothing is left; NULL: never
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+	autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_cost_delay = 0);
+
+-- The subscriptions of waiters. They live as long as their store's connection, which holds the
+-- advisory lock with the store's number: a crash of the server ends both.
+CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.waits (
+	name text COLLATE "C",
+	kind smallint,
+	of text COLLATE "C", -- a client, an owner, or empty
+	store bigint,
+	PRIMARY KEY (name, kind, of, store)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX IF NOT EXISTS waits_store ON {schema}.waits (store);
+
+CREATE TABLE IF NOT EXISTS {schema}.clients (
+	id text COLLATE "C" PRIMARY KEY,
+	host text NOT NULL,
+	process text NOT NULL,
+	pid bigint NOT NULL,
+	label text NOT NULL,
+	since bigint NOT NULL, -- µs since 1970
+	ends bigint NOT NULL   -- ms since 1970
+) WITH (fillfactor = 50);
+
+-- The largest tokens that have passed a guard.
+CREATE TABLE IF NOT EXISTS {schema}.tokens (
+	name text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- One row: when to remove what has ended, and the largest token of what was removed.
+CREATE TABLE IF NOT EXISTS {schema}.upkeep (
+	one bool PRIMARY KEY DEFAULT true CHECK (one),
+	due bigint NOT NULL DEFAULT 0,
+	token bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+INSERT INTO {schema}.upkeep DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- µs since 1970
+CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
+$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+-- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
+-- after that, and one that finds nothing after that, agree on their order. Should the clock have
+-- been set back, tokens go on from those of the rows that were removed.
+CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql AS $$
+DECLARE
+	l {schema}.locks;
+BEGIN
+	LOOP
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name FOR UPDATE;
+		IF FOUND THEN
+			RETURN l;
+		END IF;
+		INSERT INTO {schema}.locks (name, rev, holds, ends, token, over)
+			SELECT the_name, txid_current(), 0, 0, CASE WHEN u.token < {schema}.clock() THEN 0 ELSE u.token END, 0
+			FROM {schema}.upkeep u ON CONFLICT DO NOTHING;
+	END LOOP;
+END $$;
+
+-- waiting returns the subscriptions for a name whose stores live.
+CREATE OR REPLACE FUNCTION {schema}.waiting(the_name text, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+LANGUAGE plpgsql AS $$
+BEGIN
+	SELECT array_agg(w.kind), array_agg(w.of), array_agg(w.store) INTO kinds, ofs, stores FROM {schema}.waits w
+		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
+END $$;
+
+-- The functions below return one of these verdicts:
+--   -2 the request is late and has changed nothing
+--   -1 the machine decides, on the row l and the subscriptions
+--    0 refused, or not held; 1 granted, or done; 2 a further hold of none
+
+CREATE OR REPLACE FUNCTION {schema}.read(the_name text, deadline bigint,
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+LANGUAGE plpgsql AS $$
+BEGIN
+	l := {schema}.locked(the_name);
+	clock := {schema}.clock();
+	verdict := CASE WHEN clock > deadline THEN -2 ELSE -1 END;
+	SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+END $$;
+
+-- save stores what the machine has made of the row with the revision the_rev, and sends those
+-- messages that are of the_at. Their receivers are those of now: one that has subscribed since
+-- the row was read may have been refused by it.
+CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
+	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+LANGUAGE plpgsql AS $$
+BEGIN
+	l := {schema}.locked(the_name);
+	clock := {schema}.clock();
+	IF clock > deadline THEN
+		verdict := -2;
+	ELSIF l.rev <> the_rev THEN
+		verdict := -1;
+		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+	ELSE
+		verdict := 1;
+		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = the_ends,
+			token = the_token, state = the_state, over = the_over WHERE name = the_name;
+		PERFORM pg_notify('leasewheel_' || w.store, m.message)
+			FROM unnest(ats, to_kinds, to_ofs, messages) AS m(at, kind, of, message)
+			JOIN {schema}.waits w ON w.name = the_name AND w.kind = m.kind AND w.of = m.of WHERE m.at = the_at;
+	END IF;
+END $$;
+
+-- acquire grants a mutex or a fair lock without other waiters, or refuses it to an owner that
+-- does not wait.
+CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_holds bigint, ttl bigint, waits bool,
+	proposed bigint, reserve bigint, deadline bigint,
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[],
+	OUT token bigint, OUT reserved bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	ms bigint;
+	mine bool;
+	next bigint;
+BEGIN
+	IF NOT waits AND the_holds <= 1 THEN
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+		clock := {schema}.clock();
+		IF l.state IS NULL AND l.owner <> the_owner AND l.ends >= clock / 1000 THEN
+			verdict := CASE WHEN clock > deadline THEN -2 ELSE 0 END;
+			RETURN; -- without a write
+		END IF;
+	END IF;
+	l := {schema}.locked(the_name);
+	clock := {schema}.clock();
+	ms := clock / 1000;
+	mine := l.owner = the_owner AND l.ends >= ms;
+	reserved := 0;
+	IF clock > deadline THEN
+		verdict := -2;
+	ELSIF l.state IS NOT NULL OR waits AND NOT mine AND l.ends >= ms THEN
+		verdict := -1;
+		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+	ELSIF the_holds > 1 AND mine IS NOT TRUE THEN
+		verdict := 2;
+	ELSIF NOT mine AND l.ends >= ms THEN
+		verdict := 0;
+	ELSE
+		verdict := 1;
+		token := l.token;
+		IF mine IS NOT TRUE OR token = 0 THEN
+			next := clock;
+			IF proposed > next AND proposed - next <= 1000000 THEN
+				next := proposed;
+			END IF;
+			next := next - next % 16;
+			IF l.token >= next THEN
+				next := l.token - l.token % 16 + 16;
+				reserve := 0;
+			END IF;
+			token := next;
+			IF l.token > 0 AND reserve > 0 THEN
+				token := greatest(l.token + 1, next - least(reserve, 10000));
+				reserved := next - token;
+			END IF;
+			l.token := next;
+		END IF;
+		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = ms + ttl,
+			token = l.token, over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name;
+	END IF;
+END $$;
+
+-- release lowers the holds of a mutex' or a fair lock's owner, which then last for ttl; with
+-- zero it frees the lock. It wakes those waiters that are in no queue.
+CREATE OR REPLACE FUNCTION {schema}.release(the_name text, the_owner text, the_holds bigint, ttl bigint,
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+	ms bigint;
+BEGIN
+	l := {schema}.locked(the_name);
+	clock := {schema}.clock();
+	ms := clock / 1000;
+	IF l.state IS NOT NULL THEN
+		verdict := -1;
+		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+	ELSIF l.owner = the_owner AND l.ends >= ms THEN
+		verdict := 1;
+		IF the_holds > 0 THEN
+			UPDATE {schema}.locks SET rev = txid_current(), holds = the_holds, ends = ms + ttl,
+				over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name;
+		ELSE
+			UPDATE {schema}.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0,
+				over = l.token / 1000 + 1 WHERE name = the_name;
+			PERFORM pg_notify('leasewheel_' || w.store, json_build_object('name', the_name, 'kind', 0)::text)
+				FROM {schema}.waits w WHERE w.name = the_name AND w.kind = 0 AND w.of = '';
+		END IF;
+	ELSE
+		verdict := 0;
+	END IF;
+END $$;
+
+-- renew prolongs leases of mutexes and fair locks. outcomes are 0 if the request was late, 1 if
+-- renewed, 2 if others hold the lock, 3 if it is free, -1 if the machine decides.
+CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], deadline bigint,
+	OUT clock bigint, OUT outcomes int[])
+LANGUAGE plpgsql AS $$
+DECLARE
+	renewed bigint[];
+BEGIN
+	WITH done AS (
+		UPDATE {schema}.locks l SET rev = txid_current(), ends = {schema}.clock() / 1000 + i.ttl,
+			over = CASE WHEN l.state IS NULL OR l.over IS NOT NULL
+				THEN greatest({schema}.clock() / 1000 + i.ttl, l.token / 1000, l.over) + 1 END
+		FROM unnest(names, owners, ttls) WITH ORDINALITY AS i(name, owner, ttl, at)
+		WHERE l.name = i.name AND l.owner = i.owner
+			AND l.ends >= {schema}.clock() / 1000 AND {schema}.clock() <= deadline
+		RETURNING i.at
+	) SELECT array_agg(done.at) INTO renewed FROM done;
+	clock := {schema}.clock();
+	IF renewed IS NULL AND clock > deadline THEN
+		outcomes := array_fill(0, ARRAY[cardinality(names)]);
+	ELSIF cardinality(renewed) = cardinality(names) THEN
+		outcomes := array_fill(1, ARRAY[cardinality(names)]);
+	END IF;
+	IF outcomes IS NOT NULL THEN
+		RETURN;
+	END IF;
+	SELECT array_agg(CASE
+			WHEN r.at IS NOT NULL THEN 1
+			WHEN l.owner IS NOT NULL AND l.ends >= clock / 1000 THEN CASE WHEN l.owner = i.owner THEN 0 ELSE 2 END
+			WHEN l.state IS NOT NULL THEN -1
+			ELSE 3
+		END ORDER BY i.at) INTO outcomes
+	FROM unnest(names, owners) WITH ORDINALITY AS i(name, owner, at)
+	LEFT JOIN {schema}.locks l ON l.name = i.name
+	LEFT JOIN unnest(renewed) AS r(at) ON r.at = i.at;
+END $$;
+
+-- sweep removes names of which nothing is left, of those after a name. It returns the last one
+-- that it has looked at; NULL at the end.
+CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT removed bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	looked bigint;
+	largest bigint;
+BEGIN
+	SELECT max(page.name), count(*) INTO last, looked
+		FROM (SELECT name FROM {schema}.locks WHERE name > after ORDER BY name LIMIT most) AS page;
+	WITH ended AS (
+		SELECT name FROM {schema}.locks WHERE name > after AND name <= last AND over < before FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM {schema}.locks l USING ended WHERE l.name = ended.name RETURNING l.token
+	) SELECT count(*), max(token) INTO removed, largest FROM gone;
+	IF removed > 0 THEN
+		UPDATE {schema}.upkeep SET token = greatest(token, largest);
+	END IF;
+	IF looked < most THEN
+		last := NULL;
+	END IF;
+END $$;
+
+INSERT INTO {schema}.migrations (version) VALUES ({version}) ON CONFLICT DO NOTHING;

@@ -1,0 +1,92 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+)
+
+func hold(k driver.Kind, name, owner string) *driver.Hold {
+	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: driver.DefaultTTL}
+}
+
+// granted acquires a hold.
+func granted(t testing.TB, s *pgstore.Store, h *driver.Hold) driver.Answer {
+	t.Helper()
+	a, err := s.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, driver.Granted, a.Verdict)
+	return a
+}
+
+// released releases a hold.
+func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
+	t.Helper()
+	free := *h
+	free.Count = 0
+	held, err := s.Release(t.Context(), &free)
+	require.NoError(t, err)
+	require.True(t, held)
+}
+
+// A schema of any name may be made at once by several programs, again and again.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	s, schema := server(t), `odd "name" of {schema}`
+	pool := s.Pool(t)
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() { assert.NoError(t, pgstore.Migrate(t.Context(), pool, schema)) })
+	}
+	work.Wait()
+	store := open(t, s, pgstore.Config{Schema: schema})
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	require.NoError(t, pgstore.Migrate(t.Context(), pool, schema))
+	released(t, store, h)
+	exec(t, s, "INSERT INTO "+pgx.Identifier{schema}.Sanitize()+".migrations (version) VALUES (1000)")
+	require.ErrorContains(t, pgstore.Migrate(t.Context(), pool, schema), "newer version")
+	require.Error(t, pgstore.Migrate(t.Context(), pool, ""))
+}
+
+// A role with the grants may use every kind. Without them, or without a schema, the error names
+// what to do.
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "granted")
+	exec(t, s, `CREATE ROLE "a user" LOGIN`)
+	as := func(c *pgxpool.Config) { c.ConnConfig.User = "a user" }
+	store := open(t, s, pgstore.Config{Schema: "granted"}, as)
+	_, err := store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	require.ErrorContains(t, err, "pgstore.Grants")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	exec(t, s, pgstore.Grants("granted", "a user"))
+	for k := driver.KindMutex; k <= driver.KindWrite; k++ {
+		h := hold(k, fmt.Sprint("a", k), "client:1")
+		sub, err := store.Subscribe(t.Context(), h, func(driver.Notice) {})
+		require.NoError(t, err)
+		granted(t, store, h)
+		released(t, store, h)
+		sub.Close()
+	}
+	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, driver.DefaultTTL))
+	require.NoError(t, store.Sweep(t.Context(), 0))
+	tx, err := s.Pool(t, as).Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, pgstore.Guard(t.Context(), tx, "granted", token{"a", 1}))
+	require.NoError(t, tx.Commit(t.Context()))
+
+	_, err = open(t, s, pgstore.Config{Schema: "none"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	require.ErrorContains(t, err, "pgstore.Migrate")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}

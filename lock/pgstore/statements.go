@@ -1,0 +1,60 @@
+package pgstore
+
+import "strings"
+
+// statements are the texts of a store's statements.
+type statements struct {
+	clock, read, save, acquire, release, renew string
+	look, list                                 string
+	announce, clients                          string
+	wait, unwait, leave                        string
+	claim, sweep, forget                       string
+}
+
+// columns are those of a [row].
+const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).ends, (r.l).token, (r.l).state, r.kinds, r.ofs, r.stores"
+
+// looked are those of a row l that is not locked, if there is one, and its name.
+const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.holds, 0), coalesce(l.ends, 0), coalesce(l.token, 0),
+	l.state, r.kinds, r.ofs, r.stores, n.name`
+
+func newStatements(schema string) statements {
+	text := func(s string) string {
+		return in(schema, strings.NewReplacer("{columns}", columns, "{looked}", looked).Replace(s))
+	}
+	return statements{
+		clock: text("SELECT {schema}.clock(), current_setting('transaction_isolation'), pg_is_in_recovery()"),
+		read: text(`SELECT {columns}, i.at FROM unnest($1::text[]) WITH ORDINALITY AS i(name, at),
+			LATERAL {schema}.read(i.name, $2::bigint) r`),
+		save: text(`SELECT {columns}, i.at
+			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])
+				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
+			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::bigint,
+				$10::bigint[], $11::smallint[], $12::text[], $13::text[]) r`),
+		acquire: text(`SELECT {columns}, r.token, r.reserved
+			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
+		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),
+		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::bigint)"),
+		look: text(`SELECT {looked} FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
+			LATERAL {schema}.waiting(n.name) r`),
+		list: text(`SELECT {looked} FROM (SELECT * FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
+			LATERAL (SELECT l.name) AS n(name), LATERAL {schema}.waiting(l.name) r ORDER BY l.name`),
+		announce: text(`INSERT INTO {schema}.clients AS c (id, host, process, pid, label, since, ends)
+			VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, {schema}.clock() / 1000 + $7::bigint)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, process = excluded.process, pid = excluded.pid,
+				label = excluded.label, since = excluded.since, ends = excluded.ends`),
+		clients: text(`SELECT id, host, process, pid, label, since FROM {schema}.clients
+			WHERE id = ANY ($1::text[]) AND ends >= {schema}.clock() / 1000`),
+		wait: text(`INSERT INTO {schema}.waits (name, kind, of, store)
+			SELECT name, kind, of, $4::bigint FROM unnest($1::text[], $2::smallint[], $3::text[]) AS w(name, kind, of) ON CONFLICT DO NOTHING`),
+		unwait: text(`DELETE FROM {schema}.waits w USING unnest($1::text[], $2::smallint[], $3::text[]) AS g(name, kind, of)
+			WHERE w.name = g.name AND w.kind = g.kind AND w.of = g.of AND w.store = $4::bigint`),
+		leave: text("DELETE FROM {schema}.waits WHERE store = $1::bigint"),
+		claim: text(`UPDATE {schema}.upkeep SET due = {schema}.clock() / 1000 + $1::bigint
+			WHERE due <= {schema}.clock() / 1000 OR due > {schema}.clock() / 1000 + 2 * $1::bigint RETURNING {schema}.clock() / 1000`),
+		sweep: text("SELECT last, removed FROM {schema}.sweep($1::text, $2::bigint, $3::int)"),
+		forget: text(`WITH ended AS (DELETE FROM {schema}.clients WHERE ends < {schema}.clock() / 1000)
+			DELETE FROM {schema}.waits WHERE store IN (
+				SELECT store FROM (SELECT DISTINCT store FROM {schema}.waits) AS s WHERE pg_try_advisory_xact_lock_shared(store))`),
+	}
+}

@@ -1,0 +1,174 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// step is a step on the state of a name. It is made anew if another request has changed the row
+// meanwhile.
+type step struct {
+	name string
+	do   func(s *machine.State, now time.Time) []machine.Message
+	row  *row // nil until it was read
+
+	next row
+	over *int64
+	sent []machine.Message
+}
+
+// step makes a step on the state of a name, see [machine.Requests].
+func (s *Store) step(ctx context.Context, name string, do func(*machine.State, time.Time) []machine.Message) error {
+	by, err := s.deadline(ctx)
+	if err != nil {
+		return err
+	}
+	return s.steps(ctx, &by, &step{name: name, do: do})
+}
+
+// steps makes steps on different names, which succeed or fail together. by is the deadline by the
+// server's clock; nil: none.
+func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
+	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
+	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
+	if err := s.read(ctx, by, unread); err != nil {
+		return err
+	}
+	for len(steps) > 0 {
+		changed := steps[:0]
+		for _, st := range steps {
+			state, err := st.row.machine(st.name)
+			if err != nil {
+				return err
+			}
+			st.sent = st.do(state, st.row.now())
+			st.over = st.next.set(state)
+			if !st.next.same(st.row) || len(st.sent) > 0 {
+				changed = append(changed, st)
+			}
+		}
+		if steps = changed; len(steps) == 0 {
+			return nil
+		}
+		if err := s.save(ctx, by, steps); err != nil {
+			return err
+		}
+		steps = slices.DeleteFunc(steps, func(st *step) bool { return st.row == nil })
+	}
+	return nil
+}
+
+// read reads the rows of steps.
+func (s *Store) read(ctx context.Context, by *int64, steps []*step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	names := make([]string, len(steps))
+	for i, st := range steps {
+		names[i] = st.name
+	}
+	return s.rows(ctx, s.sql.read, []any{names, by}, steps)
+}
+
+// save saves what steps have made, and sends their messages. A step that was saved has no row
+// afterwards; another one has the row as it is now.
+func (s *Store) save(ctx context.Context, by *int64, steps []*step) error {
+	n := len(steps)
+	names, revs, owners, states, overs := make([]string, n), make([]int64, n), make([]*string, n), make([][]byte, n), make([]*int64, n)
+	holds, ends, tokens := make([]int64, n), make([]int64, n), make([]int64, n)
+	var ats []int64
+	var kinds []int16
+	var ofs, messages []string
+	for i, st := range steps {
+		names[i], revs[i], owners[i], states[i], overs[i] = st.name, st.row.rev, st.next.owner, st.next.state, st.over
+		holds[i], ends[i], tokens[i] = st.next.apart.Holds, st.next.apart.Ends, st.next.apart.Token
+		for _, m := range st.sent {
+			ats, kinds, ofs = append(ats, int64(i+1)), append(kinds, int16(m.To.Kind)), append(ofs, m.To.Of)
+			messages = append(messages, encode(st.name, m))
+		}
+	}
+	args := []any{names, revs, owners, holds, ends, tokens, states, overs, by, ats, kinds, ofs, messages}
+	if err := s.rows(ctx, s.sql.save, args, steps); err != nil {
+		return err
+	}
+	for _, st := range steps {
+		if st.row.verdict == done {
+			st.row = nil
+		}
+	}
+	return nil
+}
+
+// rows sends a statement that returns the row of each step.
+func (s *Store) rows(ctx context.Context, sql string, args []any, steps []*step) error {
+	sent, got, isLate := time.Now(), 0, false
+	err := s.ask(ctx, sql, args, func(rows pgx.Rows) error {
+		var r row
+		var at int
+		if err := rows.Scan(r.fields(&at)...); err != nil {
+			return err
+		}
+		if steps[at-1].row = &r; got == 0 {
+			s.clock.renew(sent, r.clock, r.verdict == late)
+		}
+		got++
+		isLate = isLate || r.verdict == late
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case got < len(steps):
+		return errLost
+	case isLate:
+		return errLate
+	}
+	s.sweeper.plan()
+	return nil
+}
+
+// message is a message to the subscriptions of a store, as JSON.
+type message struct {
+	Name  string      `json:"name"`
+	Kind  driver.Kind `json:"kind"`
+	Of    string      `json:"of,omitempty"`
+	Grant *grant      `json:"grant,omitempty"`
+}
+
+// grant is a grant by a release.
+type grant struct {
+	Owner    string        `json:"owner"`
+	Token    int64         `json:"token"`
+	Reserved int64         `json:"reserved,omitempty"`
+	TTL      time.Duration `json:"ttl"`
+	At       int64         `json:"at"` // µs
+}
+
+func encode(name string, m machine.Message) string {
+	out := message{Name: name, Kind: m.To.Kind, Of: m.To.Of}
+	if n := m.Notice; n.Owner != "" {
+		out.Grant = &grant{n.Owner, n.Token, n.Reserved, n.TTL, n.At.UnixMicro()}
+	}
+	b, _ := json.Marshal(out) //nolint:errchkjson // strings and numbers
+	return string(b)
+}
+
+func decode(text string) (name string, m machine.Message, err error) {
+	var in message
+	if err := json.Unmarshal([]byte(text), &in); err != nil {
+		return "", m, err
+	}
+	m.To = machine.Topic{Kind: in.Kind, Of: in.Of}
+	if g := in.Grant; g != nil {
+		m.Notice = driver.Notice{Owner: g.Owner, Token: g.Token, Reserved: g.Reserved, TTL: g.TTL, At: time.UnixMicro(g.At)}
+	}
+	return in.Name, m, nil
+}

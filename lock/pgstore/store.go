@@ -1,0 +1,118 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+var _ interface {
+	driver.Store
+	driver.Counter
+	driver.Fencer
+	driver.PlaceKeeper
+	driver.Inspector
+	driver.Checker
+} = (*Store)(nil)
+
+// Config configures a [Store]. Its zero value is ready to use.
+type Config struct {
+	// Schema is the schema that [Migrate] has filled. Default: [DefaultSchema].
+	Schema string
+
+	// Listen is how the store makes its own connection, on which it is notified of releases. It
+	// must lead to the server itself, or through a proxy that keeps sessions. Default: as the
+	// pool connects.
+	Listen *pgx.ConnConfig
+
+	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.
+	// It is for a server that is reached through PgBouncer in transaction mode alone, where LISTEN
+	// does not work. Stores with and without it share locks; a mutex is then granted in no order.
+	Poll bool
+
+	// Logger receives the errors that no caller gets. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// requests are steps on the rows of names.
+type requests = machine.Requests
+
+// Store is a [driver.Store] on PostgreSQL. Its methods are safe for concurrent use.
+type Store struct {
+	requests
+	pool     *pgxpool.Pool
+	config   Config
+	sql      statements
+	clock    serverClock
+	listener *listener // nil if the store polls
+	sweeper  sweeper
+
+	oldSnapshot time.Duration // see oldSnapshot; tests shorten it
+
+	ending context.Context // ends with Close
+	end    context.CancelFunc
+	work   sync.WaitGroup // goroutines
+}
+
+// New returns a store on a pool, which the caller closes after the store. New sends nothing.
+// A pool of few connections is enough: each request takes one for a single statement.
+func New(pool *pgxpool.Pool, c Config) (*Store, error) {
+	if c.Schema == "" {
+		c.Schema = DefaultSchema
+	}
+	if strings.ContainsRune(c.Schema, 0) {
+		return nil, errors.New("pgstore: the schema's name has a zero byte")
+	}
+	if c.Poll && c.Listen != nil {
+		return nil, errors.New("pgstore: Listen is of no use with Poll")
+	}
+	if c.Listen == nil {
+		c.Listen = pool.Config().ConnConfig
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{pool: pool, config: c, sql: newStatements(c.Schema), oldSnapshot: oldSnapshot}
+	s.requests = requests{Step: s.step}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.sweeper.s = s
+	if !c.Poll {
+		s.listener = newListener(s)
+	}
+	return s, nil
+}
+
+// Ping checks that the server answers, has the schema, and accepts writes.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.readClock(ctx)
+	return err
+}
+
+// Announce stores a record of the client, see [driver.Store].
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
+	return s.ask(ctx, s.sql.announce, []any{c.ID, c.Host, c.Process, int64(c.PID), c.Label, c.Since.UnixMicro(), ttl.Milliseconds()}, nil)
+}
+
+// Close ends the store's subscriptions and its connection. Requests fail afterwards. The locks
+// end by their TTLs, except for counts without one.
+func (s *Store) Close() error {
+	s.end()
+	s.sweeper.stop()
+	if s.listener != nil {
+		s.listener.close()
+	}
+	s.work.Wait()
+	return nil
+}
+
+var errClosed = fmt.Errorf("pgstore: the store is closed: %w", driver.ErrNotDone)

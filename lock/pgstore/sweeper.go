@@ -1,0 +1,83 @@
+package pgstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sweeper removes what has ended. The stores of a schema do it together: one of them in each
+// minute, after a request.
+type sweeper struct {
+	s     *Store
+	mu    sync.Mutex
+	timer *time.Timer // guarded by mu; nil unless a sweep is planned
+	over  bool        // guarded by mu; no sweep begins any more
+}
+
+const (
+	sweepEvery = time.Minute
+	// keptFor is how long a row outlives its end, so that one in use is not made anew each time.
+	keptFor = time.Minute
+	// sweepPage is how many names one statement looks at: it takes some ms.
+	sweepPage = 1000
+)
+
+// plan has a sweep follow a request.
+func (w *sweeper) plan() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil && !w.over {
+		w.s.work.Add(1)
+		w.timer = time.AfterFunc(sweepEvery, w.run)
+	}
+}
+
+func (w *sweeper) run() {
+	defer w.s.work.Done()
+	ctx, cancel := context.WithTimeout(w.s.ending, sweepEvery/2)
+	defer cancel()
+	left, err := w.s.sweep(ctx, sweepEvery, keptFor)
+	if err != nil && w.s.ending.Err() == nil {
+		w.s.config.Logger.Warn("pgstore: what has ended was not removed", "error", err)
+	}
+	w.mu.Lock()
+	w.timer = nil
+	w.mu.Unlock()
+	if left || err != nil {
+		w.plan()
+	}
+}
+
+// stop returns when no sweep is planned, and none begins any more.
+func (w *sweeper) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over = true; w.timer != nil && w.timer.Stop() {
+		w.s.work.Done()
+	}
+}
+
+// sweep removes names that have ended, records of clients, and subscriptions of dead stores,
+// unless another store has done so within the last time every. It reports whether rows are left.
+func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool, err error) {
+	now := int64(0)
+	if err = s.ask(ctx, s.sql.claim, []any{every.Milliseconds()}, func(rows pgx.Rows) error { return rows.Scan(&now) }); err != nil || now == 0 {
+		return err == nil, err
+	}
+	for after := ""; ; {
+		var last *string
+		var removed int64
+		args := []any{after, now - kept.Milliseconds(), sweepPage}
+		if err := s.ask(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &removed) }); err != nil {
+			return true, err
+		}
+		if last == nil {
+			break
+		}
+		after, left = *last, true
+	}
+	return true, s.ask(ctx, s.sql.forget, nil, nil)
+}

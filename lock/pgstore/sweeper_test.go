@@ -1,0 +1,50 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+)
+
+// What has ended is removed, and nothing else. Tokens grow beyond it, also if the clock is set
+// back.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "swept")
+	pool := s.Pool(t)
+	count := func(table string) (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM swept."+table).Scan(&n))
+		return n
+	}
+	store := open(t, s, pgstore.Config{Schema: "swept"})
+	const names = 2500 // more than two pages
+	exec(t, s, fmt.Sprintf(`SELECT swept.acquire('n' || i, 'client:1', 1, 1000, false, 0, 0, swept.clock() + 10000000) FROM generate_series(1, %d) i`, names))
+	last := granted(t, store, hold(driver.KindMutex, "last", "client:1"))
+	long := hold(driver.KindMutex, "held", "client:1")
+	long.TTL = 24 * time.Hour
+	granted(t, store, long)
+	_, err := store.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "1", Keep: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, time.Second))
+	exec(t, s, "INSERT INTO swept.waits VALUES ('n1', 0, '', 42)") // of a store that is gone
+	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "n1", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+
+	require.NoError(t, store.Sweep(t.Context(), time.Minute))
+	assert.Equal(t, names+3, count("locks"), "what ended a moment ago stays for a while")
+	stepClock(t, s, "swept", 3*time.Hour)
+	require.NoError(t, store.Sweep(t.Context(), time.Minute))
+	assert.Equal(t, 2, count("locks"), "the lock that is held, and the latch")
+	assert.Zero(t, count("clients"))
+	assert.Equal(t, 2, count("waits"), "the topics of the living store")
+	stepClock(t, s, "swept", -3*time.Hour)
+	store.SetReading(time.Time{})
+	assert.Greater(t, granted(t, store, hold(driver.KindMutex, "last", "client:2")).Token, last.Token)
+}
