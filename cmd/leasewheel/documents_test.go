@@ -92,7 +92,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 	t.Parallel()
 	packages := map[string]exported{}
 	members := exported{}
-	for _, folder := range []string{"timeout", "wheel", "renewal", "lock", "lock/driver", "lock/redisstore", "lock/quorum", "lock/delayqueue", "lock/elect", "lock/retry", "lock/observe", "lock/locktest", "lock/lockotel", "lock/lockprom"} {
+	for _, folder := range []string{"timeout", "wheel", "renewal", "lock", "lock/driver", "lock/redisstore", "lock/quorum", "lock/delayqueue", "lock/elect", "lock/retry", "lock/observe", "lock/locktest", "lock/lockotel", "lock/lockprom", "lock/pgstore"} {
 		names := exportedBy(t, folder)
 		packages[filepath.Base(folder)] = names
 		for name := range names {

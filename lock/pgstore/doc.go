@@ -1,2 +1,94 @@
-// Package pgstore keeps locks on PostgreSQL.
+// Package pgstore keeps locks on PostgreSQL 13 or newer, and checks their fencing tokens in the
+// transactions that do the work. It is a module of its own, on pgx.
+//
+//	pool, err := pgxpool.New(ctx, url)
+//	err = pgstore.Migrate(ctx, pool, "leasewheel") // or psql with the statements of SQL
+//	store, err := pgstore.New(pool, pgstore.Config{})
+//	locker, err := lock.New(store, lock.Config{})
+//
+// # Fencing in your transaction
+//
+// A holder may be stopped for longer than its lease and go on afterwards. No lock can prevent
+// that; the resource can refuse it. If the resource is in this database, [Guard] does so, whatever
+// store has granted the lease:
+//
+//	tx, err := pool.Begin(ctx)
+//	err = pgstore.Guard(ctx, tx, "leasewheel", lease) // ErrStale: a later holder has been here
+//	_, err = tx.Exec(ctx, "UPDATE accounts SET …")
+//	err = tx.Commit(ctx)
+//
+// It is one statement. A transaction that has passed it commits before any later holder passes it,
+// or not at all: no write of a stale holder commits after one of a later holder.
+//
+// # What is promised
+//
+// Every kind of lock is supported, with queues, tokens, inspection and forced release. A grant that
+// was confirmed survives a crash of the server. Leases and tokens follow the server's clock; tokens
+// grow also if that is set back. A request that arrives, or gets its row, after its deadline changes
+// nothing. After a confirmed release nothing of its owner's earlier requests remains. Serialization
+// failures and deadlocks are repeated within the request's time, and package lock repeats what a
+// lost connection leaves unknown.
+//
+// # What is not
+//
+//   - With synchronous_commit=off or fsync=off a crash loses the last grants.
+//   - A failover to an asynchronous replica loses the last grants: another owner is granted a lock
+//     that is held, with a larger token unless the replica's clock is behind. Name synchronous
+//     standbys, or guard the resource.
+//   - A clock that is set forward ends leases.
+//
+// [Store.Check] finds these settings, transactions that are open for too long, missing rights,
+// and a connection on which no notification arrives; it names what to do.
+//
+// # Connections
+//
+// A request is one statement outside of a transaction, and needs no session. So a small pool is
+// enough, and PgBouncer in transaction mode may be between, from version 1.21 on, or with pgx's
+// default_query_exec_mode=exec. Releases are notified on one further connection for each store,
+// which must lead to the server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY,
+// which makes commits wait for each other, is only used for locks with waiters.
+//
+// Transactions must be "read committed", PostgreSQL's default; others are refused.
+//
+// # On the server
+//
+// The schema has a row in locks for each name, until a minute after its end; rows in waits for
+// waiters; clients, by which an inspection knows processes; tokens of guards. One store of the
+// fleet removes each minute what has ended, by pages of a thousand names. Updates change no index
+// and leave room in their page, so that the next ones reuse it (HOT), unless a transaction is open
+// for long: then one lock falls to a fourth of its pace in 20 s. Run dumps and analyses on a replica.
+//
+// The acquisition, release and renewal of a mutex or a fair lock are one statement while nobody
+// waits in its queue, and two otherwise, like those of the other kinds. The first reads the row,
+// lock/internal/machine decides, and the second stores the row unless another request has changed
+// it meanwhile, which repeats the step. No row stays locked between the two. However many leases
+// a renewal has, it is one statement for mutexes and fair locks, and two for the others.
+//
+// [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards.
 package pgstore
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
+// the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
+// Tests: differential_test.go, suite_real_test.go, schema_test.go.
+//
+// The machine on a row: step.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
+// lock/internal/machine/doc.go.
+// Tests: differential_test.go, suite_real_test.go.
+//
+// How requests are sent: row.go Store.ask(); deadlines by the server's clock: clock.go; errors:
+// errors.go.
+// Tests: faults_test.go.
+//
+// Subscriptions: listener.go. Tests: faults_test.go, suite_real_test.go.
+//
+// What is removed: sweeper.go. Tests: sweeper_test.go.
+//
+// Fencing in transactions: guard.go. Tests: guard_test.go.
+//
+// What a check finds: check.go. Tests: check_test.go.
+//
+// The servers of the tests: lock/pgstore/pgtest/server.go, .ci/postgres.

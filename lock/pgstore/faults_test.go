@@ -261,3 +261,30 @@ func TestClose(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, driver.Refused, a.Verdict)
 }
+
+// A waiter that asks while a release is under way, which has looked for waiters before, is not
+// refused: it would miss the message.
+func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "under_way")
+	store := open(t, s, pgstore.Config{Schema: "under_way"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "under_way" })
+	other := open(t, s, pgstore.Config{Schema: "under_way"})
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
+		mine := hold(kind, fmt.Sprint("a", kind), "client:1")
+		granted(t, other, mine)
+		tx, err := s.Pool(t).Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `UPDATE under_way.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, state = NULL WHERE name = $1`, mine.Name)
+		require.NoError(t, err)
+		asked := make(chan driver.Answer, 1)
+		go func() {
+			a, err := store.Acquire(t.Context(), hold(kind, mine.Name, "client:2"))
+			assert.NoError(t, err)
+			asked <- a
+		}()
+		blocked(t, s, "under_way")
+		require.NoError(t, tx.Commit(t.Context()))
+		assert.Equal(t, driver.Granted, (<-asked).Verdict)
+	}
+}

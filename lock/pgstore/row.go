@@ -32,11 +32,12 @@ type row struct {
 	kinds   []driver.Kind
 	ofs     []string
 	stores  []int64
+	settled bool // no transaction under way had locked it
 }
 
 // fields are those of the columns.
 func (r *row) fields(more ...any) []any {
-	return append([]any{&r.verdict, &r.clock, &r.rev, &r.owner, &r.apart.Holds, &r.apart.Ends, &r.apart.Token, &r.state, &r.kinds, &r.ofs, &r.stores}, more...)
+	return append([]any{&r.verdict, &r.clock, &r.rev, &r.owner, &r.apart.Holds, &r.apart.Ends, &r.apart.Token, &r.state, &r.kinds, &r.ofs, &r.stores, &r.settled}, more...)
 }
 
 func (r *row) now() time.Time { return time.UnixMicro(r.clock) }

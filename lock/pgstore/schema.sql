@@ -92,34 +92,33 @@ BEGIN
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
 END $$;
 
--- The functions below return one of these verdicts:
---   -2 the request is late and has changed nothing
---   -1 the machine decides, on the row l and the subscriptions
---    0 refused, or not held; 1 granted, or done; 2 a further hold of none
-
-CREATE OR REPLACE FUNCTION {schema}.read(the_name text, deadline bigint,
-	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
-LANGUAGE plpgsql AS $$
+-- settled reports whether no transaction that is under way has locked the row with a revision. One
+-- that has may have looked for waiters before this request's subscription, and not be seen yet: a
+-- refusal by the row would miss its message.
+CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $$
 BEGIN
-	l := {schema}.locked(the_name);
-	clock := {schema}.clock();
-	verdict := CASE WHEN clock > deadline THEN -2 ELSE -1 END;
-	SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax = '0');
 END $$;
 
--- save stores what the machine has made of the row with the revision the_rev, and sends those
--- messages that are of the_at. Their receivers are those of now: one that has subscribed since
+-- The functions below return one of these verdicts:
+--   -2 the request is late and has changed nothing
+--   -1 the machine decides, on the row l, which is not locked, and the subscriptions
+--    0 refused, or not held; 1 granted, or done; 2 a further hold of none
+
+-- save stores what the machine has made of the row with the revision the_rev, 0 if there was none,
+-- and sends those messages that are of the_at. Their receivers are those of now: one that has subscribed since
 -- the row was read may have been refused by it.
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
 	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
-	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
 LANGUAGE plpgsql AS $$
 BEGIN
+	settled := true;
 	l := {schema}.locked(the_name);
 	clock := {schema}.clock();
 	IF clock > deadline THEN
 		verdict := -2;
-	ELSIF l.rev <> the_rev THEN
+	ELSIF l.rev <> the_rev AND (the_rev > 0 OR l.rev <> txid_current() OR l.token > 0) THEN
 		verdict := -1;
 		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
 	ELSE
@@ -136,7 +135,7 @@ END $$;
 -- does not wait.
 CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_holds bigint, ttl bigint, waits bool,
 	proposed bigint, reserve bigint, deadline bigint,
-	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[],
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool,
 	OUT token bigint, OUT reserved bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -144,14 +143,17 @@ DECLARE
 	mine bool;
 	next bigint;
 BEGIN
-	IF NOT waits AND the_holds <= 1 THEN
-		SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
-		clock := {schema}.clock();
-		IF l.state IS NULL AND l.owner <> the_owner AND l.ends >= clock / 1000 THEN
-			verdict := CASE WHEN clock > deadline THEN -2 ELSE 0 END;
+	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+	clock := {schema}.clock();
+	IF l.state IS NOT NULL OR l.owner <> the_owner AND l.ends >= clock / 1000 AND the_holds <= 1 THEN
+		verdict := CASE WHEN clock > deadline THEN -2 WHEN l.state IS NOT NULL OR waits THEN -1 ELSE 0 END;
+		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+		settled := {schema}.settled(the_name, l.rev);
+		IF settled OR verdict <> 0 THEN
 			RETURN; -- without a write
 		END IF;
 	END IF;
+	settled := true;
 	l := {schema}.locked(the_name);
 	clock := {schema}.clock();
 	ms := clock / 1000;
@@ -194,12 +196,16 @@ END $$;
 -- release lowers the holds of a mutex' or a fair lock's owner, which then last for ttl; with
 -- zero it frees the lock. It wakes those waiters that are in no queue.
 CREATE OR REPLACE FUNCTION {schema}.release(the_name text, the_owner text, the_holds bigint, ttl bigint,
-	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
+	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
 LANGUAGE plpgsql AS $$
 DECLARE
 	ms bigint;
 BEGIN
-	l := {schema}.locked(the_name);
+	settled := true; -- a release does not wait
+	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+	IF l.state IS NULL THEN
+		l := {schema}.locked(the_name);
+	END IF;
 	clock := {schema}.clock();
 	ms := clock / 1000;
 	IF l.state IS NOT NULL THEN

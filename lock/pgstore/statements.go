@@ -12,11 +12,11 @@ type statements struct {
 }
 
 // columns are those of a [row].
-const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).ends, (r.l).token, (r.l).state, r.kinds, r.ofs, r.stores"
+const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).ends, (r.l).token, (r.l).state, r.kinds, r.ofs, r.stores, r.settled"
 
-// looked are those of a row l that is not locked, if there is one, and its name.
+// looked are those of a row l that is not locked, if there is one.
 const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.holds, 0), coalesce(l.ends, 0), coalesce(l.token, 0),
-	l.state, r.kinds, r.ofs, r.stores, n.name`
+	l.state, r.kinds, r.ofs, r.stores, coalesce(l.xmax = '0', false)`
 
 func newStatements(schema string) statements {
 	text := func(s string) string {
@@ -24,8 +24,8 @@ func newStatements(schema string) statements {
 	}
 	return statements{
 		clock: text("SELECT {schema}.clock(), current_setting('transaction_isolation'), pg_is_in_recovery()"),
-		read: text(`SELECT {columns}, i.at FROM unnest($1::text[]) WITH ORDINALITY AS i(name, at),
-			LATERAL {schema}.read(i.name, $2::bigint) r`),
+		read: text(`SELECT {looked}, n.at FROM unnest($1::text[]) WITH ORDINALITY AS n(name, at) LEFT JOIN {schema}.locks l ON l.name = n.name,
+			LATERAL {schema}.waiting(n.name) r`),
 		save: text(`SELECT {columns}, i.at
 			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])
 				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
@@ -35,9 +35,9 @@ func newStatements(schema string) statements {
 			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),
 		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::bigint)"),
-		look: text(`SELECT {looked} FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
+		look: text(`SELECT {looked}, n.name FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
-		list: text(`SELECT {looked} FROM (SELECT * FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
+		list: text(`SELECT {looked}, n.name FROM (SELECT *, xmax FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
 			LATERAL (SELECT l.name) AS n(name), LATERAL {schema}.waiting(l.name) r ORDER BY l.name`),
 		announce: text(`INSERT INTO {schema}.clients AS c (id, host, process, pid, label, since, ends)
 			VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, {schema}.clock() / 1000 + $7::bigint)

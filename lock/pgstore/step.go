@@ -19,6 +19,9 @@ type step struct {
 	name string
 	do   func(s *machine.State, now time.Time) []machine.Message
 	row  *row // nil until it was read
+	// locks: the row is saved in any case. After that no request whose deadline has passed is under
+	// way: it would have the row, or find that it is late.
+	locks bool
 
 	next row
 	over *int64
@@ -34,24 +37,28 @@ func (s *Store) step(ctx context.Context, name string, do func(*machine.State, t
 	return s.steps(ctx, &by, &step{name: name, do: do})
 }
 
-// steps makes steps on different names, which succeed or fail together. by is the deadline by the
-// server's clock; nil: none.
+// steps makes steps on different names, which succeed or fail together. A step that changes nothing
+// is saved nevertheless if another request was under way: see settled in schema.sql. by is the
+// deadline by the server's clock; nil: none.
 func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
-	if err := s.read(ctx, by, unread); err != nil {
+	if err := s.read(ctx, unread); err != nil {
 		return err
 	}
 	for len(steps) > 0 {
 		changed := steps[:0]
 		for _, st := range steps {
+			if by != nil && st.row.clock > *by {
+				return errLate
+			}
 			state, err := st.row.machine(st.name)
 			if err != nil {
 				return err
 			}
 			st.sent = st.do(state, st.row.now())
 			st.over = st.next.set(state)
-			if !st.next.same(st.row) || len(st.sent) > 0 {
+			if st.locks || !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
 				changed = append(changed, st)
 			}
 		}
@@ -67,7 +74,7 @@ func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 }
 
 // read reads the rows of steps.
-func (s *Store) read(ctx context.Context, by *int64, steps []*step) error {
+func (s *Store) read(ctx context.Context, steps []*step) error {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -75,7 +82,7 @@ func (s *Store) read(ctx context.Context, by *int64, steps []*step) error {
 	for i, st := range steps {
 		names[i] = st.name
 	}
-	return s.rows(ctx, s.sql.read, []any{names, by}, steps)
+	return s.rows(ctx, s.sql.read, []any{names}, steps)
 }
 
 // save saves what steps have made, and sends their messages. A step that was saved has no row
