@@ -21,6 +21,13 @@ type Engine interface {
 	Rearm(e *Entry, life uint64, tick Tick) bool
 }
 
+// A PeriodicEngine is an [Engine] of one entry, which it runs again and again.
+type PeriodicEngine interface {
+	Engine
+	// SetPeriod changes the period, and reports whether it did. The next run stays.
+	SetPeriod(period time.Duration) bool
+}
+
 // An Owner links entries to their engine, and holds what the entries have in common. Many
 // entries share one, which keeps each of them small. It must not change once an entry is
 // bound to it.

@@ -55,6 +55,17 @@ func (t Timeout) ResetAt(deadline time.Time) bool {
 	return t.resetTick(e, e.At(deadline))
 }
 
+// SetPeriod changes the period of a periodic task, and moves its next run to a period from
+// now, as time.Ticker.Reset does. It reports whether it did: not for other timeouts, for a
+// period that is shorter than a tick, and where [Timeout.Reset] would return false.
+func (t Timeout) SetPeriod(period time.Duration) bool {
+	if t.entry == nil {
+		return false
+	}
+	e, periodic := t.entry.owner.Engine.(PeriodicEngine)
+	return periodic && e.SetPeriod(period) && t.Reset(period)
+}
+
 func (t Timeout) resetTick(e Engine, tick Tick) bool {
 	return t.entry.Postpone(t.life, tick) || e.Rearm(t.entry, t.life, tick)
 }

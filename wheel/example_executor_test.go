@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -62,6 +63,24 @@ func ExamplePool() {
 	w.Stop()
 	pool.Close() // after the wheel: it runs what is queued
 	// Output: writing the snapshot
+}
+
+// A task with an executor of its own: the worker passes it on, which takes it a microsecond. Here
+// slow uploads have a pool, and the other tasks of the wheel never wait for them.
+func ExampleWheel_Schedule_executor() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+	uploads := wheel.NewPool(4, 1000)
+	defer uploads.Close()
+
+	result := make(chan string, 1)
+	_, _ = w.Schedule(10*time.Millisecond, func() {
+		if err := uploads.Execute(func() { result <- "uploaded" }); err != nil {
+			result <- err.Error() // the pool is full or closed
+		}
+	})
+	fmt.Println(<-result)
+	// Output: uploaded
 }
 
 // A task that finds no room in the queue is refused, counted, and passed to OnReject.

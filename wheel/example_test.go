@@ -170,6 +170,29 @@ func ExampleWheel_Every() {
 	// cancelled
 }
 
+// A heartbeat that becomes slower, as with time.Ticker.Reset.
+func ExampleWheel_Every_setPeriod() {
+	w := exampleWheel(wheel.Config{})
+	defer w.Stop()
+
+	beats := make(chan string, 2)
+	heartbeat, err := w.Every(10*time.Millisecond, wheel.Skip, func() {
+		select {
+		case beats <- "beat":
+		default: // the others are not read
+		}
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(<-beats, <-beats)
+	fmt.Println(heartbeat.SetPeriod(time.Hour))
+	heartbeat.Cancel()
+	// Output:
+	// beat beat
+	// true
+}
+
 // The effect of each policy on two runs that were missed because the first one took too
 // long.
 func ExampleMissed() {

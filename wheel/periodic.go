@@ -28,6 +28,7 @@ const (
 // Every runs the task every period, for the first time a period from now, until the
 // handle is cancelled or the wheel is stopped. No run begins before the last has ended.
 // Resetting the handle moves the next run, and the plan with it; the period stays.
+// [Timeout.SetPeriod] changes the period.
 //
 // Cancel always ends a periodic task, and a Reset after it returns false. It returns true if
 // no run was under way: then none ever begins again. It returns false if a run was under
@@ -75,7 +76,7 @@ type periodic struct {
 	adopter
 	owner  timeout.Owner
 	timer  Timer
-	period time.Duration
+	period atomic.Int64
 	missed Missed
 	handed func() // the method value run, bound once
 
@@ -96,10 +97,23 @@ func (w *Wheel) newPeriodic(period time.Duration, missed Missed) (*periodic, err
 		return nil, fmt.Errorf("wheel: a period of %v; it must be a tick, %v, or longer",
 			period, w.Tick())
 	}
-	p := &periodic{adopter: adopter{w}, period: period, missed: missed}
+	p := &periodic{adopter: adopter{w}, missed: missed}
+	p.period.Store(int64(period))
 	p.owner = timeout.Owner{Engine: p, Limited: w.limit != 0, Final: true}
 	p.handed = p.run
 	return p, nil
+}
+
+// every returns the period.
+func (p *periodic) every() time.Duration { return time.Duration(p.period.Load()) }
+
+// SetPeriod implements [timeout.PeriodicEngine].
+func (p *periodic) SetPeriod(period time.Duration) bool {
+	if period < p.wheel.Tick() {
+		return false
+	}
+	p.period.Store(int64(period))
+	return true
 }
 
 func (p *periodic) start(plan time.Duration, tick timeout.Tick) (Timeout, error) {
@@ -171,7 +185,7 @@ func (p *periodic) begin() bool {
 		}
 		plan, tick := p.next(due, now)
 		if n.Run(due, tick) {
-			p.soonest.Store(int64(sum(now, p.period)))
+			p.soonest.Store(int64(sum(now, p.every())))
 			p.planned(plan, tick)
 			p.count()
 			return true
@@ -237,10 +251,10 @@ func (p *periodic) beginExtra() bool {
 		}
 		next := due
 		if p.missed == Delay {
-			next = max(due, w.ticks.ceil(sum(now, p.period)))
+			next = max(due, w.ticks.ceil(sum(now, p.every())))
 		}
 		if n.Run(due, next) {
-			p.soonest.Store(int64(sum(now, p.period)))
+			p.soonest.Store(int64(sum(now, p.every())))
 			return true
 		}
 	}
@@ -249,18 +263,18 @@ func (p *periodic) beginExtra() bool {
 // next returns the plan for the run after the one that was due at a tick and begins now.
 func (p *periodic) next(due timeout.Tick, now time.Duration) (time.Duration, timeout.Tick) {
 	t := &p.wheel.ticks
-	plan := time.Duration(p.plan.Load())
+	plan, period := time.Duration(p.plan.Load()), p.every()
 	if due != timeout.Tick(p.tick.Load()) {
 		plan = t.span(due) // the handle was reset
 	}
 	switch p.missed {
 	case Skip:
-		missed := max(0, now-plan) / p.period
-		plan = sum(plan, sum(missed*p.period, p.period))
+		missed := max(0, now-plan) / period
+		plan = sum(plan, sum(missed*period, period))
 	case CatchUp:
-		plan = sum(plan, p.period)
+		plan = sum(plan, period)
 	case Delay:
-		plan = sum(now, p.period)
+		plan = sum(now, period)
 	}
 	return plan, t.ceil(plan)
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,11 @@ func all(want string) map[wheel.Missed]string {
 // resetBy returns an action that moves the next run.
 func resetBy(t *testing.T, d time.Duration) func(*wheel.Wheel, timeout.Timeout) {
 	return func(_ *wheel.Wheel, h timeout.Timeout) { check(t, h.Reset(d), "it cannot be reset") }
+}
+
+// setPeriod returns an action that changes the period.
+func setPeriod(t *testing.T, d time.Duration) func(*wheel.Wheel, timeout.Timeout) {
+	return func(_ *wheel.Wheel, h timeout.Timeout) { check(t, h.SetPeriod(d), "its period cannot be changed") }
 }
 
 // The first run comes at its instant, and not a tick later, the others a period after each
@@ -132,6 +138,19 @@ func TestEvery(t *testing.T) {
 				h.Reset(250 * ms)
 			case 3:
 				h.Reset(20 * ms)
+			}
+		}},
+		// As with time.Ticker.Reset, the next run is a new period after the change.
+		"with a period that its user changes": {period: 100, until: 1010, want: all("a@100 a@200 a@280 a@310 a@340 a@740"),
+			outside: map[int]func(*wheel.Wheel, timeout.Timeout){
+				250: setPeriod(t, 30*ms), 350: setPeriod(t, 390*ms), 750: setPeriod(t, math.MaxInt64),
+			}},
+		"with a period that a run changes": {period: 100, until: 650, want: all("a@100 a@150 a@200 a@400 a@600"), inside: func(run int, h timeout.Timeout) {
+			switch run {
+			case 1:
+				setPeriod(t, 50*ms)(nil, h)
+			case 3:
+				setPeriod(t, 200*ms)(nil, h)
 			}
 		}},
 		// The periods since then are no missed runs.
@@ -439,6 +458,50 @@ func TestPeriodsOutOfRange(t *testing.T) {
 		}
 		r.at(35)
 		r.want("tick@10 tick@20 tick@30")
+	})
+}
+
+// The period changes only of what has one, to one that a wheel can keep, until the end.
+func TestSetPeriodRefuses(t *testing.T) {
+	bubble(t, wheel.Config{}, func(t *testing.T, w *wheel.Wheel) {
+		r := newRecord(t)
+		h := must(w.Every(20*ms, wheel.Skip, r.task("tick")))
+		for _, period := range []time.Duration{math.MinInt64, 0, 10*ms - 1} {
+			check(t, !h.SetPeriod(period), "the period became %v", period)
+		}
+		self := must(w.ScheduleFunc(second, func(timeout.Timeout) {}))
+		for _, other := range []timeout.Timeout{{}, r.schedule(w, 30*ms, "once"), self} {
+			check(t, !other.SetPeriod(10*ms), "%v has a period", other)
+		}
+		r.at(45)
+		r.want("tick@20 once@30 tick@40")
+		h.Cancel()
+		check(t, !h.SetPeriod(20*ms), "the period of a cancelled task changed")
+		r.at(100)
+		r.want("")
+	})
+}
+
+// However a change of the period and a run meet, runs go on with the new period.
+func TestSetPeriodRacesRuns(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+		var runs atomic.Int64
+		h := must(w.Every(ms, missed, func() { runs.Add(1) }))
+		var changes sync.WaitGroup
+		for range 4 {
+			changes.Go(func() {
+				for range 200 {
+					h.SetPeriod(time.Duration(1+rand.IntN(3)) * ms)
+					time.Sleep(ms)
+				}
+			})
+		}
+		changes.Wait()
+		check(t, h.SetPeriod(5*ms), "its period cannot be changed")
+		before := runs.Load()
+		time.Sleep(501 * ms)
+		check(t, runs.Load()-before == 100, "%d runs in 500 ms, want one every 5 ms", runs.Load()-before)
+		h.Cancel()
 	})
 }
 

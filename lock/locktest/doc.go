@@ -28,6 +28,9 @@
 // outages, and [Server.Restart] has it start again with none of its data, or with old ones. [Play]
 // runs a fleet of processes for hours of virtual time, with faults drawn from a seed.
 //
+// A test that imports this package has none of go-redis's own messages about connections, of which
+// an outage makes many; redisstore.LogTo, called by TestMain, routes them to a logger.
+//
 // A [Scope] takes the place of the test in examples, and in programs that are developed without a
 // server.
 //

@@ -36,6 +36,15 @@ type Server struct {
 	drift   float64
 }
 
+// The messages of go-redis are discarded before a test begins: it has one logger for all clients
+// of a process, without synchronisation.
+var _ = discardMessages()
+
+func discardMessages() struct{} {
+	redisstore.LogTo(nil)
+	return struct{}{}
+}
+
 // Start returns a server that ends with t.
 func Start(t TB) *Server {
 	t.Helper()

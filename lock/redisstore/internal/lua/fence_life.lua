@@ -1,6 +1,6 @@
 -- eachHeld calls renew with each lock of a renewal, its lease in ms and its owner, and returns
 -- the results. If the lock is then held by the owner, its fencing counter lives on, unless it has
--- no end: the counter of a lock that is held for hours tells inspection since when.
+-- no end: by the counter, inspection knows since when a lock is held that is renewed for hours.
 --
 -- KEYS  the locks; behind a lock its fencing counter, if that is to live on
 -- ARGV  for each lock: its lease in ms, its owner, the life of its counter in ms, '' for no
