@@ -300,7 +300,7 @@ func takesOverFromADeadHolder(b *bench) {
 	begin := time.Now()
 	b.granted(b.store(), b.brief("a", "dead:1"))
 	lease := b.lock(b.locker(lock.Config{Poll: hour}), "a")
-	if waited := time.Since(begin); waited < ttl-100*time.Millisecond || waited > ttl+time.Second+b.late() {
+	if waited := time.Since(begin); waited < ttl-100*time.Millisecond-b.suite.Step || waited > ttl+time.Second+b.late() {
 		b.Errorf("waited %v for the end of a TTL of %v", waited, ttl)
 	}
 	b.unlock(lease)

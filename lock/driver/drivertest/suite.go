@@ -83,6 +83,14 @@ type Suite struct {
 	// Untokened: the store grants without fencing tokens, which are 0.
 	Untokened bool
 
+	// Step is the step in which the store counts TTLs. It rounds a TTL down to one, and may free
+	// what has ended up to a step later. Default: none, the store counts in ms.
+	Step time.Duration
+
+	// Unclocked: the servers have no clock by which they refuse what arrives late. A request that
+	// arrives late is without effect after a release alone, and if its process has died for a TTL.
+	Unclocked bool
+
 	// Bubble runs each test in a testing/synctest bubble, for a backend that lives in the
 	// test's process and uses the bubble's time.
 	Bubble bool
@@ -198,6 +206,11 @@ func (b *bench) late() time.Duration {
 		return 0
 	}
 	return soon
+}
+
+// over returns after which time a hold has certainly ended that was granted for a TTL.
+func (b *bench) over(ttl time.Duration) time.Duration {
+	return ttl + 50*time.Millisecond + b.suite.Step
 }
 
 // store returns a new store on the backend.

@@ -1,0 +1,58 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+var errClosed = fmt.Errorf("etcdstore: the store is closed: %w", driver.ErrNotDone)
+
+// unsent is the error of a request that has changed nothing.
+func unsent(err error) error { return fmt.Errorf("%w: %w", failed(err), driver.ErrNotDone) }
+
+// failed is the error of a request that may have been applied.
+func failed(err error) error {
+	if transient(err) {
+		return fmt.Errorf("etcdstore: %w: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("etcdstore: %w", err)
+}
+
+// transient reports whether a request may succeed later.
+func transient(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange:
+		return false
+	}
+	return !errors.Is(err, driver.ErrUnsupported)
+}
+
+// refused reports whether etcd has answered that it has not done a request.
+func refused(err error) bool {
+	switch code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange,
+		codes.NotFound, codes.ResourceExhausted, codes.FailedPrecondition:
+		return true
+	}
+	return false
+}
+
+// code is that of an error of etcd's client, which wraps those of gRPC.
+func code(err error) codes.Code {
+	if coded, ok := errors.AsType[interface {
+		error
+		Code() codes.Code
+	}](err); ok {
+		return coded.Code()
+	}
+	return status.Code(err)
+}
