@@ -35,7 +35,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 
 // Inspect returns the state of a lock, see [driver.Inspector].
 func (s *Store) Inspect(ctx context.Context, name string, _ driver.Kind) (info driver.Info, err error) {
-	o, err := s.step(ctx, name, hold{}, func(w *work) []machine.Message {
+	o, err := s.view(ctx, name, func(w *work) []machine.Message {
 		w.refused()
 		info = w.inspect()
 		return nil

@@ -77,11 +77,46 @@ func whole(ttl time.Duration) (time.Duration, error) {
 
 // get returns a lease for a hold of a TTL, of which most is left.
 func (p *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
-	p.mu.Lock()
-	if l := p.current[ttl]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > ttl*3/4 {
-		p.mu.Unlock()
-		return l, nil
+	return p.until(ctx, ttl, time.Time{})
+}
+
+// after returns a lease for a hold that had another one. It does not end before that one: the
+// holder may rely on it, as it may miss the answer.
+func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.LeaseID, other bool) (*lease, error) {
+	var end time.Time
+	if l := p.own(prior); l != nil && l.ttl == ttl {
+		if end = p.endOf(l); !other && time.Until(end) > ttl*3/4 {
+			return l, nil
+		}
 	}
+	return p.until(ctx, ttl, end)
+}
+
+// until returns a lease of a TTL that does not end before an instant.
+func (p *leases) until(ctx context.Context, ttl time.Duration, end time.Time) (*lease, error) {
+	for {
+		p.mu.Lock()
+		if l := p.current[ttl]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > ttl*3/4 && !l.end.Before(end) {
+			p.mu.Unlock()
+			return l, nil
+		}
+		m := p.make(ttl)
+		p.mu.Unlock()
+		select {
+		case <-m.done:
+			if m.err != nil || !p.endOf(m.l).Before(end) {
+				return m.l, m.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.s.ctx.Done():
+			return nil, errClosed
+		}
+	}
+}
+
+// make has a lease granted, for all that wait for one of its TTL. The caller holds mu.
+func (p *leases) make(ttl time.Duration) *making {
 	m := p.making[ttl]
 	if m == nil {
 		m = &making{done: make(chan struct{})}
@@ -99,15 +134,7 @@ func (p *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
 			}
 		})
 	}
-	p.mu.Unlock()
-	select {
-	case <-m.done:
-		return m.l, m.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.s.ctx.Done():
-		return nil, errClosed
-	}
+	return m
 }
 
 // grant makes a lease and its key.
@@ -135,7 +162,7 @@ func (p *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 
 // watch waits for the end of a lease.
 func (p *leases) watch(ctx context.Context, l *lease, from int64) {
-	if p.s.awaitDeletion(ctx, l.key, from) {
+	if p.s.awaitDeletion(ctx, l.key, from+1, nil) {
 		p.ended(l)
 	}
 }
@@ -192,6 +219,12 @@ func (p *leases) drop(h hold) {
 		delete(l.holds, h)
 		delete(p.of, h)
 	}
+}
+
+func (p *leases) endOf(l *lease) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.end
 }
 
 // left returns for how long etcd certainly keeps a lease, from an instant.

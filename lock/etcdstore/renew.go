@@ -135,10 +135,13 @@ func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.T
 	h, id := holdOf(item), hold{item.Key, item.Owner}
 	var a driver.Answer
 	o, err := s.step(ctx, item.Key, hold{}, func(w *work) []machine.Message {
+		w.verify(item.Owner)
 		if a = w.state.Renew(w.now, h); a.Verdict == driver.Granted {
 			w.claim(item.Owner, item.TTL.Truncate(time.Second))
+			w.move = true
+		} else {
+			w.refused()
 		}
-		w.refused()
 		return nil
 	})
 	if err != nil {

@@ -44,10 +44,12 @@ type work struct {
 	before []byte
 	token  int64 // the last one before the step
 	topics []machine.Topic
-	claims map[string]time.Duration // owners that were granted something, for a TTL
-	fixed  map[string]*lease        // owners that get a lease of their own
-	bump   []*lease                 // leases whose requests on their way are prevented
-	uses   []*lease                 // leases by which the step claims something
+	claims map[string]time.Duration    // owners that were granted something, for a TTL
+	fixed  map[string]*lease           // owners that get a lease of their own
+	prior  map[string]clientv3.LeaseID // by which owners of claims have held the lock
+	move   bool                        // claims are to have other leases than before
+	bump   []*lease                    // leases whose requests on their way are prevented
+	uses   []*lease                    // leases by which the step claims something
 	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
 	remains []*lease
 }
@@ -118,6 +120,33 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 	}
 }
 
+// view makes a step that is not stored.
+func (s *Store) view(ctx context.Context, name string, change change) (outcome, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if err := s.begin(ctx); err != nil {
+		return outcome{}, err
+	}
+	for life := make(map[clientv3.LeaseID]bool); ; {
+		v, err := s.read(ctx, name)
+		if err != nil {
+			return outcome{}, unsent(err)
+		}
+		w, err := s.load(name, v, life)
+		if err != nil {
+			return outcome{}, err
+		}
+		w.release()
+		change(w)
+		if len(w.asked) == 0 {
+			return outcome{w, v.revision}, nil
+		}
+		if err := s.look(ctx, w.asked, life); err != nil {
+			return outcome{}, unsent(err)
+		}
+	}
+}
+
 // load decodes a version of a record.
 func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*work, error) {
 	w := &work{s: s, name: name, now: s.now(), life: life}
@@ -141,7 +170,7 @@ func (w *work) change(change change) {
 	w.assign()
 }
 
-// subscribe makes the record have this store's subscriptions.
+// subscribe makes the record have this store's subscriptions to mutexes, which a release grants.
 func (w *work) subscribe() {
 	s := w.s
 	s.mu.Lock()
@@ -152,7 +181,7 @@ func (w *work) subscribe() {
 		return own(wait) && (local[wait.topic] == nil || wait.lease != s.waiting)
 	})
 	for topic := range local {
-		if !slices.ContainsFunc(w.waits, func(wait wait) bool { return wait.topic == topic && own(wait) }) {
+		if topic.Kind == driver.KindMutex && !slices.ContainsFunc(w.waits, func(wait wait) bool { return wait.topic == topic && own(wait) }) {
 			w.waits = append(w.waits, wait{topic, s.waiting})
 		}
 	}
@@ -173,7 +202,7 @@ func (w *work) release() {
 
 // alive reports whether a lease lives. If that is unknown it is supposed to, and asked.
 func (w *work) alive(id clientv3.LeaseID) bool {
-	if id == 0 || w.s.leases.alive(id) {
+	if id == 0 || w.s.leases.alive(id) || w.s.watched(id) {
 		return true
 	}
 	alive, known := w.life[id]
@@ -192,6 +221,13 @@ func (w *work) ask(id clientv3.LeaseID) {
 // refused is called by a change whose result is another one if an owner's lease has ended.
 func (w *work) refused() {
 	for _, o := range w.of {
+		w.alive(o.lease)
+	}
+}
+
+// verify is called by a change that depends on whether an owner's own lease has ended.
+func (w *work) verify(owner string) {
+	if o, known := w.of[owner]; known {
 		w.alive(o.lease)
 	}
 }
@@ -223,6 +259,9 @@ func (w *work) listening(t machine.Topic) (n int) {
 // lock has it by the lease of its store's subscription, until it asks again.
 func (w *work) address(messages []machine.Message) {
 	for _, m := range messages {
+		if m.To.Kind != driver.KindMutex {
+			w.topics = append(w.topics, m.To)
+		}
 		for _, wait := range w.waits {
 			if wait.topic != m.To || !w.alive(wait.lease) {
 				continue
@@ -246,6 +285,7 @@ func (w *work) address(messages []machine.Message) {
 func (w *work) assign() {
 	granted := w.state.Token() != w.token
 	of := make(map[string]claim)
+	w.prior = make(map[string]clientv3.LeaseID)
 	for _, owner := range w.state.Owners() {
 		o, known := w.of[owner]
 		ttl, claimed := w.claims[owner]
@@ -253,6 +293,9 @@ func (w *work) assign() {
 		case claimed:
 			if !known || granted {
 				o.since = w.now.UnixMicro()
+			}
+			if o.lease != 0 {
+				w.prior[owner] = o.lease
 			}
 			o.ttl, o.lease = ttl, 0
 			if l := w.fixed[owner]; l != nil {
@@ -288,7 +331,7 @@ func (w *work) settle(ctx context.Context) error {
 		var l *lease
 		var err error
 		if _, claimed := w.claims[owner]; claimed {
-			l, err = w.s.leases.get(ctx, o.ttl)
+			l, err = w.s.leases.after(ctx, o.ttl, w.prior[owner], w.move)
 		} else {
 			l, err = w.s.waiter(ctx)
 		}

@@ -80,7 +80,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 	}
-	s.ctx, s.end = context.WithCancelCause(context.Background())
+	s.ctx, s.end = context.WithCancelCause(client.Ctx())
 	s.anew, s.endWatches = context.WithCancel(context.Background())
 	s.leases, s.keeper = newLeases(s), newKeeper(client, keys.epoch())
 	return s, nil
@@ -138,6 +138,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 	}
 	begin, id := time.Now(), hold{h.Name, h.Owner}
 	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+		w.verify(h.Owner)
 		a, sent = w.state.Acquire(w.now, endless(h))
 		switch a.Verdict {
 		case driver.Granted:
@@ -159,7 +160,10 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		return driver.Answer{}, failed(fmt.Errorf("the lease has ended at once: %w", driver.ErrUnavailable))
 	case a.Verdict == driver.Granted:
 		s.leases.put(id, l, begin)
-		a.Token, a.Lease = o.lastToken(), s.leases.left(l, begin)
+		a.Token, a.First = o.lastToken(), min(s.leases.left(l, begin), ttl)
+		if ttl != h.TTL {
+			a.Lease = ttl
+		}
 	}
 	s.watchPeers(o)
 	return a, nil
@@ -207,6 +211,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		}
 	}
 	o, err := s.step(ctx, h.Name, hold{}, func(w *work) (sent []machine.Message) {
+		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
 			w.claim(h.Owner, ttl)

@@ -72,9 +72,11 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 			return nil, errClosed
 		}
 	}
-	if err := s.tidy(ctx, b.name, nil); err != nil {
-		b.Close()
-		return nil, err
+	if h.Kind == driver.KindMutex {
+		if err := s.tidy(ctx, b.name, nil); err != nil {
+			b.Close()
+			return nil, err
+		}
 	}
 	return b, nil
 }
@@ -102,7 +104,7 @@ func (b *subscription) Close() {
 	all.Remove(&b.Subscriber)
 	last := false
 	for _, t := range b.Topics {
-		last = last || all[t] == nil
+		last = last || all[t] == nil && t.Kind == driver.KindMutex
 		s.unwatch(s.keys.note(b.name, t))
 	}
 	if len(all) == 0 {
@@ -182,25 +184,37 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 }
 
 // awaitDeletion waits until a key is gone that was there at a revision.
-func (s *Store) awaitDeletion(ctx context.Context, key string, from int64) (gone bool) {
+// began, if any, is called once the key is watched that is there.
+func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began func()) (gone bool) {
 	for ctx.Err() == nil {
 		s.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool {
+			if r.Created { // what was deleted before from is not reported
+				there, _, err := s.there(ctx, key)
+				if gone = err == nil && !there; err == nil && there && began != nil {
+					began()
+				}
+			}
 			gone = gone || len(r.Events) > 0
 			return !gone
 		}, clientv3.WithFilterPut())
 		if gone {
 			return true
 		}
-		// Its deletion may have been missed.
-		if response, err := s.client.Get(ctx, key); err == nil {
-			if len(response.Kvs) == 0 {
-				return true
-			}
-			from = response.Header.Revision + 1
-		}
 		pause(ctx, watchPause)
+		if _, revision, err := s.there(ctx, key); err == nil {
+			from = revision + 1
+		}
 	}
 	return false
+}
+
+// there reports whether a key is there, and at which revision.
+func (s *Store) there(ctx context.Context, key string) (there bool, revision int64, err error) {
+	response, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
+	if err != nil {
+		return false, 0, err
+	}
+	return len(response.Kvs) > 0, response.Header.Revision, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -216,6 +230,15 @@ func pause(ctx context.Context, d time.Duration) {
 type peer struct {
 	names map[string]bool
 	stop  context.CancelFunc
+	began bool // it is watched, and lives until that is noticed
+}
+
+// watched reports whether this store notices the end of a lease, which has not come yet.
+func (s *Store) watched(id clientv3.LeaseID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[id]
+	return p != nil && p.began
 }
 
 // watchPeers has this store notice when a lease ends that is before its waiters for a name.
@@ -235,10 +258,15 @@ func (s *Store) watchPeers(o outcome) {
 		p := s.peers[id]
 		if p == nil {
 			ctx, stop := context.WithCancel(s.ctx)
-			p = &peer{make(map[string]bool), stop}
+			p = &peer{names: make(map[string]bool), stop: stop}
 			s.peers[id] = p
+			began := func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				p.began = true
+			}
 			s.running.Go(func() {
-				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1) {
+				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {
 					s.peerEnded(ctx, id)
 				}
 			})
@@ -271,6 +299,9 @@ func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters ask again
 		cancel()
+		s.mu.Lock()
+		s.subs[name].DeliverAll(driver.Notice{}) // its record may have ended with it
+		s.mu.Unlock()
 	}
 }
 
@@ -288,11 +319,8 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leases.own(s.waiting) != nil {
-		return s.leases.own(s.waiting), nil // another request was faster
-	}
-	s.waiting, s.waits[l.id] = l.id, true
-	if !s.closed {
+	if s.waiting == waiting && !s.closed { // no other request was faster
+		s.waiting, s.waits[l.id] = l.id, true
 		s.running.Go(func() { s.keepWaiting(s.ctx, l) })
 	}
 	return l, nil

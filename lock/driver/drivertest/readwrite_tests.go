@@ -494,7 +494,7 @@ func letsAllWaitingReadersIn(b *bench) {
 }
 
 func readsReentrantly(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	first := b.read(b.Context(), mine, "a")
 	second := b.read(first.Context(), mine, "a")
@@ -519,7 +519,7 @@ func readsReentrantly(b *bench) {
 }
 
 func downgrades(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	writer := b.write(b.Context(), mine, "a")
 	b.mayRead(mine, "a", false) // without the context there is no ownership
@@ -601,7 +601,7 @@ func refusesToUpgrade(b *bench) {
 }
 
 func keepsReadersAlive(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	lockers := []*lock.Locker{b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: 2 * ttl})}
 	other := b.locker(lock.Config{})
 	var readers []*lock.Lease
@@ -702,7 +702,7 @@ func reportsDeletionToReaders(b *bench) {
 	first, second := b.read(b.Context(), l, "a"), b.read(b.Context(), l, "a")
 	b.delete("a")
 	for _, reader := range []*lock.Lease{first, second} {
-		if loss := b.lost(reader, interval+b.late()); loss.Cause != renewal.Deleted {
+		if loss := b.lost(reader, interval()+b.late()); loss.Cause != renewal.Deleted {
 			b.Errorf("lost by %v", loss.Cause)
 		}
 		if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {

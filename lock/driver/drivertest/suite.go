@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,9 @@ type Suite struct {
 // Run checks that a store fulfils the contract of [driver.Store], and that a locker on it
 // fulfils that of package lock.
 func Run(t *testing.T, s Suite) {
+	if s.Step > 0 {
+		setTTL.Do(func() { ttl += 2 * s.Step })
+	}
 	for _, group := range []struct {
 		name  string
 		kind  driver.Kind
@@ -194,8 +198,12 @@ func (b *bench) name(short string) string { return b.Prefix + short }
 // delete deletes a lock without a message.
 func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
-// ttl is short enough to wait for in real time, and long enough for a busy machine.
-const ttl = 1200 * time.Millisecond
+// ttl is short enough to wait for in real time, and long enough for a busy machine. For a store
+// that counts in steps it is longer; Run sets it.
+var ttl = 1200 * time.Millisecond
+
+// setTTL makes ttl some steps long, and no whole number of them.
+var setTTL sync.Once
 
 // soon bounds operations that need no wait.
 const soon = 20 * time.Second
