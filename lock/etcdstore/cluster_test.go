@@ -42,6 +42,7 @@ type member struct {
 	command      *exec.Cmd
 	exited       chan struct{}
 	output       bytes.Buffer
+	known        uint64 // its id; 0: unknown
 }
 
 // server returns the path of an etcd server, which make test finds or installs.

@@ -22,12 +22,12 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	granted, err := s.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	granted, err := s.grant(ctx, ttl)
 	if err != nil {
 		return failed(err)
 	}
 	stored := client{c, c.Since.UnixNano()}
-	if _, err := s.client.Put(ctx, s.keys.client(c.ID), string(encode(stored.code)), clientv3.WithLease(granted.ID)); err != nil {
+	if _, err := s.put(ctx, s.keys.client(c.ID), string(encode(stored.code)), granted.ID); err != nil {
 		return failed(err)
 	}
 	return nil
@@ -106,7 +106,7 @@ func (s *Store) clientOf(ctx context.Context, owner string, known map[string]dri
 	id := driver.ClientOf(owner)
 	c, seen := known[id]
 	if !seen {
-		response, err := s.client.Get(ctx, s.keys.client(id))
+		response, err := s.get(ctx, s.keys.client(id))
 		if err != nil {
 			return c, false, unsent(err)
 		}
@@ -149,7 +149,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(string) boo
 func (s *Store) names(ctx context.Context, prefix string) (names []string, err error) {
 	begin := s.keys.locks() + escape(prefix)
 	for key, end := begin, clientv3.GetPrefixRangeEnd(begin); ; {
-		response, err := s.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf), clientv3.WithKeysOnly())
+		response, err := s.get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf), clientv3.WithKeysOnly())
 		if err != nil {
 			return nil, unsent(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,6 +29,8 @@ type keeper struct {
 	lease  pb.LeaseClient
 	term   uint64 // of the last read; 0: none on this connection
 	closed bool
+
+	voided atomic.Int64 // rounds that did not count as the leader has changed
 }
 
 func newKeeper(client *clientv3.Client, key string) *keeper {
@@ -42,8 +45,8 @@ type kept struct {
 	ttl  int64 // s; 0 or less: the lease has ended
 }
 
-// maxRounds is how often a round is repeated because the leader has changed.
-const maxRounds = 3
+// maxRounds is how often a round is made, if the leader changes or a member knows none.
+const maxRounds = 5
 
 var errLeaderChanged = errors.New("the leader has changed during a keepalive")
 
@@ -56,12 +59,15 @@ func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string
 		return nil, nil, ctx.Err()
 	}
 	for range maxRounds {
-		if of, kvs, err = k.round(ctx, ids, keys); !errors.Is(err, errLeaderChanged) {
+		of, kvs, err = k.round(ctx, ids, keys)
+		if err != nil && !errors.Is(err, errLeaderChanged) {
+			k.disconnect() // the next round tries another member
+			if !elsewhere(err) {
+				break
+			}
+		} else if err == nil {
 			break
 		}
-	}
-	if err != nil && !errors.Is(err, errLeaderChanged) {
-		k.disconnect() // the next round tries another member
 	}
 	return of, kvs, err
 }
@@ -89,6 +95,7 @@ func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []strin
 		}
 	}
 	if err == nil && k.term != before {
+		k.voided.Add(1)
 		err = errLeaderChanged
 	}
 	return of, kvs, err

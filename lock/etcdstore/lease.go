@@ -140,7 +140,7 @@ func (p *leases) make(ttl time.Duration) *making {
 // grant makes a lease and its key.
 func (p *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	begin := time.Now()
-	granted, err := p.s.client.Grant(ctx, int64(ttl/time.Second))
+	granted, err := p.s.grant(ctx, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +148,22 @@ func (p *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 		return nil, fmt.Errorf("etcdstore: a TTL of %v: the cluster's least is %v, one and a half of its election timeout: %w", ttl, least, driver.ErrUnsupported)
 	}
 	l := &lease{id: granted.ID, ttl: ttl, key: p.s.keys.lease(granted.ID), end: begin.Add(ttl), holds: make(map[hold]time.Time)}
-	put, err := p.s.client.Put(ctx, l.key, "", clientv3.WithLease(l.id))
+	put, err := p.s.put(ctx, l.key, "", l.id)
 	if err != nil {
 		return nil, err
 	}
 	l.guard = put.Header.Revision
 	p.mu.Lock()
+	first := len(p.all) == 0
 	p.all[l.id] = l
 	p.mu.Unlock()
+	if first { // the first renewal does not wait for a connection
+		p.s.background(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+			defer cancel()
+			p.s.keeper.keep(ctx, nil, nil) //nolint:errcheck // the renewal tries again
+		})
+	}
 	p.s.background(func(ctx context.Context) { p.watch(ctx, l, put.Header.Revision) })
 	return l, nil
 }

@@ -395,7 +395,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 	if err := ctx.Err(); err != nil {
 		return t, err
 	}
-	response, err := s.client.Txn(ctx).If(compare...).Then(ops...).Else(otherwise...).Commit()
+	response, err := s.transact(ctx, compare, ops, otherwise)
 	switch {
 	case err != nil && code(err) == codes.NotFound: // one of the leases
 		return t, s.look(ctx, w.attached(), w.life)
@@ -490,9 +490,32 @@ func (w *work) write(ids []clientv3.LeaseID, v version, value string) clientv3.O
 	return clientv3.OpPut(key, value)
 }
 
+// transact makes a transaction.
+func (s *Store) transact(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return somewhere(ctx, func() (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
+	})
+}
+
+// get reads keys.
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return somewhere(ctx, func() (*clientv3.GetResponse, error) { return s.client.Get(ctx, key, options...) })
+}
+
+// put stores a key.
+func (s *Store) put(ctx context.Context, key, value string, l clientv3.LeaseID) (*clientv3.PutResponse, error) {
+	return somewhere(ctx, func() (*clientv3.PutResponse, error) { return s.client.Put(ctx, key, value, clientv3.WithLease(l)) })
+}
+
+// grant has an etcd lease granted, for a TTL rounded up.
+func (s *Store) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	return somewhere(ctx, func() (*clientv3.LeaseGrantResponse, error) { return s.client.Grant(ctx, seconds) })
+}
+
 // read reads the record of a name.
 func (s *Store) read(ctx context.Context, name string) (v version, err error) {
-	response, err := s.client.Get(ctx, s.keys.lock(name))
+	response, err := s.get(ctx, s.keys.lock(name))
 	if err == nil && len(response.Kvs) > 0 {
 		v = version{response.Kvs[0].ModRevision, response.Kvs[0].Value}
 	}
@@ -506,7 +529,7 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 		for i, id := range some {
 			ops[i] = clientv3.OpGet(s.keys.lease(id), clientv3.WithKeysOnly())
 		}
-		response, err := s.client.Txn(ctx).Then(ops...).Commit()
+		response, err := s.transact(ctx, nil, ops, nil)
 		if err != nil {
 			return err
 		}
@@ -552,8 +575,8 @@ func (s *Store) setEpoch(value []byte, revision int64) {
 func (s *Store) openEpoch(ctx context.Context) error {
 	key := s.keys.epoch()
 	now := strconv.FormatInt(s.now().UnixMicro(), 10)
-	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, now)).Else(clientv3.OpGet(key)).Commit()
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
+	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, []clientv3.Op{clientv3.OpGet(key)})
 	if err != nil {
 		return err
 	}
@@ -582,9 +605,10 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// bound returns a context that ends with the store, too.
+// bound returns a context that ends with the store, too. With it a member without a leader refuses
+// requests at once.
 func (s *Store) bound(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	stop := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
 	return ctx, func() {
 		stop()

@@ -13,12 +13,14 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 var _ interface {
 	driver.Store
 	driver.PlaceKeeper
 	driver.Inspector
+	renewal.Alarm
 } = (*Store)(nil)
 
 // Config configures a [Store]. Its zero value is ready to use.
@@ -62,6 +64,8 @@ type Store struct {
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
 	waits    map[clientv3.LeaseID]bool // all that it has waited by
 	sweeping bool
+	onLoss   map[int]func()
+	alarms   int // that there were
 
 	endWatches context.CancelFunc // of anew; guarded by mu
 }
@@ -79,8 +83,9 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		client: client, keys: keys, now: time.Now,
 		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
+		onLoss: make(map[int]func()),
 	}
-	s.ctx, s.end = context.WithCancelCause(client.Ctx())
+	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
 	s.leases, s.keeper = newLeases(s), newKeeper(client, keys.epoch())
 	return s, nil
@@ -309,5 +314,26 @@ func (s *Store) forget(name string) {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// lost is called when a lease of this store has ended that had holds.
-func (s *Store) lost() {}
+// OnLoss has lost called whenever an etcd lease of this store has ended that had holds, see
+// [renewal.Alarm].
+func (s *Store) OnLoss(lost func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alarms++
+	n := s.alarms
+	s.onLoss[n] = lost
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.onLoss, n)
+	}
+}
+
+// lost is called when an etcd lease of this store has ended that had holds.
+func (s *Store) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lost := range s.onLoss {
+		lost()
+	}
+}

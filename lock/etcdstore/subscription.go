@@ -210,7 +210,7 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 
 // there reports whether a key is there, and at which revision.
 func (s *Store) there(ctx context.Context, key string) (there bool, revision int64, err error) {
-	response, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
+	response, err := s.get(ctx, key, clientv3.WithKeysOnly())
 	if err != nil {
 		return false, 0, err
 	}

@@ -44,7 +44,7 @@ func (s *Store) sweep(ctx context.Context) (left bool) {
 	}
 	begin := s.keys.locks()
 	for key, end := begin, clientv3.GetPrefixRangeEnd(begin); ; {
-		response, err := s.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf))
+		response, err := s.get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf))
 		if err != nil {
 			return true
 		}
@@ -68,7 +68,7 @@ func (s *Store) sweep(ctx context.Context) (left bool) {
 // claimSweep reports whether a sweep is due, which is this store's then.
 func (s *Store) claimSweep(ctx context.Context, l *lease) bool {
 	key := s.keys.sweep()
-	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, "", clientv3.WithLease(l.id))).Commit()
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
+	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, "", clientv3.WithLease(l.id))}, nil)
 	return err == nil && response.Succeeded
 }

@@ -101,7 +101,7 @@ type Suite struct {
 // fulfils that of package lock.
 func Run(t *testing.T, s Suite) {
 	if s.Step > 0 {
-		setTTL.Do(func() { ttl += 2 * s.Step })
+		setTTL.Do(func() { ttl += s.Step })
 	}
 	for _, group := range []struct {
 		name  string
@@ -202,7 +202,7 @@ func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 // that counts in steps it is longer; Run sets it.
 var ttl = 1200 * time.Millisecond
 
-// setTTL makes ttl some steps long, and no whole number of them.
+// setTTL makes ttl longer by a step.
 var setTTL sync.Once
 
 // soon bounds operations that need no wait.
