@@ -24,6 +24,9 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 # With a server, and none of the tests that need one may be left out.
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
+# With an etcd server, for the module that is tested on a cluster, in CI.
+WITH_ETCD := $(if $(filter true,$(CI)),export ETCD_SERVER; ETCD_SERVER=$$(.ci/etcd),:)
+
 # A program built with -race sleeps a second when it ends, for reports that others may
 # be about to make: every package's tests do, and every process that they start. Ours
 # have ended their goroutines by then.
@@ -46,7 +49,7 @@ PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
 .PHONY: test
 test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
-	@set -eu; $(WITH_REDIS); set -x; \
+	@set -eu; $(WITH_REDIS); $(WITH_ETCD); set -x; \
 	for module in $(TESTED); do \
 		go -C $$module test -race -p $(PACKAGES) $(TESTFLAGS) ./...; \
 	done
@@ -61,7 +64,7 @@ REALTIMES ?= 1
 
 .PHONY: test-real
 test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
-	@set -eu; $(WITH_REDIS); set -x; \
+	@set -eu; $(WITH_REDIS); $(WITH_ETCD); set -x; \
 	for module in $(TESTED); do \
 		(cd $$module && $(TRIAL) real -times $(REALTIMES) $(REALFLAGS) ./...); \
 	done

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,17 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 	"github.com/leasewheel/leasewheel/renewal"
 )
+
+// prefixes counts the prefixes of tests.
+var prefixes atomic.Int64
+
+// openOn returns a store with a prefix on a client, which ends with t.
+func openOn(t testing.TB, client *clientv3.Client, prefix string) *Store {
+	s, err := New(client, Config{Prefix: prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
 
 // open returns a store on the shared cluster, with a prefix of its own.
 func open(t testing.TB) *Store {

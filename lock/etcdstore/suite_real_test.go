@@ -1,3 +1,5 @@
+//go:build real
+
 package etcdstore
 
 import (
@@ -7,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -27,17 +28,6 @@ func TestSuite(t *testing.T) {
 		Own:     func(t testing.TB) drivertest.Backend { return backend(t, startCluster(t, nil)) },
 		Kinds:   supported, Step: time.Second, Unclocked: true,
 	})
-}
-
-// prefixes counts the prefixes of tests.
-var prefixes atomic.Int64
-
-// openOn returns a store with a prefix on a client, which ends with t.
-func openOn(t testing.TB, client *clientv3.Client, prefix string) *Store {
-	s, err := New(client, Config{Prefix: prefix})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
 }
 
 // backend returns a backend on a cluster, with a prefix of its own.
