@@ -24,8 +24,8 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 # With a server, and none of the tests that need one may be left out.
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
-# Of the nested modules, which CI alone tests, some need PostgreSQL.
-WITH_SERVERS := $(WITH_REDIS)$(if $(filter true,$(CI)),; export POSTGRES_BIN REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres))
+# Of the nested modules, which CI alone tests, some need PostgreSQL, or etcd.
+WITH_SERVERS := $(WITH_REDIS)$(if $(filter true,$(CI)),; export POSTGRES_BIN ETCD_SERVER REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres); ETCD_SERVER=$$(.ci/etcd))
 
 # A program built with -race sleeps a second when it ends, for reports that others may
 # be about to make: every package's tests do, and every process that they start. Ours

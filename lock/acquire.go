@@ -271,7 +271,7 @@ func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
 	}
 	own := newOwnership(l, hold, ttl, &a.options, g, a.unknownUntil)
 	spec := own.spec(a)
-	spec.Granted, spec.First, spec.TTL = g.sent, g.Lease, ttl
+	spec.Granted, spec.First, spec.TTL = g.sent, cmp.Or(g.First, g.Lease), ttl
 	lease, err := l.watchdog.Watch(spec)
 	switch {
 	case errors.Is(err, renewal.ErrClosed):

@@ -54,6 +54,9 @@ func (w *Watchdog) Close(ctx context.Context) error {
 		return await(ctx, closed)
 	}
 	defer close(closed)
+	if w.disarm != nil {
+		w.disarm()
+	}
 	w.abandon((*Lease).notify)
 	return w.halt(ctx)
 }

@@ -64,3 +64,11 @@ type Renewer interface {
 	// share. It must not keep items.
 	Renew(ctx context.Context, items []Item)
 }
+
+// Alarm is a [Renewer] that notices by itself that leases may be lost. The watchdog then renews
+// all of them at once, rather than each when it is due.
+type Alarm interface {
+	// OnLoss has lost called, which does not block, whenever leases may be lost. It may be called
+	// from any goroutine, until stop has returned.
+	OnLoss(lost func()) (stop func())
+}

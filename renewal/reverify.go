@@ -16,6 +16,14 @@ func (w *Watchdog) checkClocks() {
 	w.kick()
 }
 
+// verify has all leases renewed at once: the store may have lost some.
+func (w *Watchdog) verify() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.suspectAll()
+	w.kick()
+}
+
 // suspectAll moves every lease to suspects, to be re-verified. The caller holds mu.
 func (w *Watchdog) suspectAll() {
 	w.suspects = append(w.suspects, w.calendar.empty()...)

@@ -173,6 +173,8 @@ type Watchdog struct {
 	quiet   chan struct{}
 
 	stats Stats
+
+	disarm func() // of an [Alarm]; nil: none
 }
 
 // New returns a watchdog that renews through r. Close it when done.
@@ -180,6 +182,9 @@ func New(r Renewer, c Config) (*Watchdog, error) {
 	w, err := assemble(r, c, new(clock))
 	if err != nil {
 		return nil, err
+	}
+	if a, ok := r.(Alarm); ok {
+		w.disarm = a.OnLoss(w.verify)
 	}
 	go w.run()
 	return w, nil

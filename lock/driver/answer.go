@@ -28,6 +28,10 @@ type Answer struct {
 	// A store that counts in steps rounds the TTL down to one, and refuses a TTL that is too short
 	// for it by an error that matches [ErrUnsupported].
 	Lease time.Duration
+	// First is, with Granted, how long the store keeps the hold until its first renewal, if that
+	// is less than Lease: a store may have begun the lease before the request, for several holds
+	// together. Zero: for Lease.
+	First time.Duration
 	// Wait is, with Refused, after which time another request may succeed without a [Notice]:
 	// how long the current holder's lease lasts unless it is renewed, of several holders the
 	// one that ends first, or for how long a free lock is left to others. Zero or less: unknown.

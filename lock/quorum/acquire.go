@@ -117,10 +117,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	if s.fencing {
 		a.err = s.fence(ctx, a)
 	}
-	ttl := a.hold.TTL
-	if a.answer.Lease > 0 {
-		ttl = min(ttl, a.answer.Lease)
-	}
+	ttl := shorter(a.answer.First, a.hold.TTL)
 	if took := time.Since(a.asked); a.err == nil && !time.Now().Before(renewal.Until(a.asked, ttl)) {
 		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, driver.ErrUnavailable)
 	}

@@ -139,7 +139,7 @@ func (g *grants) keep(h *driver.Hold, a *attempt) {
 		g.held[key] = known
 	}
 	known.token = a.answer.Token
-	known.by = a.asked.Add(shorter(a.answer.Lease, a.hold.TTL))
+	known.by = a.asked.Add(shorter(a.answer.First, a.hold.TTL))
 }
 
 // makeRoom drops the grants that are over without a release. It searches for them

@@ -175,6 +175,7 @@ func (v *votes) grant() driver.Answer {
 		}
 		answer.Token = max(answer.Token, b.answer.Token)
 		answer.Lease = shorter(answer.Lease, b.answer.Lease)
+		answer.First = shorter(answer.First, shorter(b.answer.First, b.answer.Lease))
 	}
 	return answer
 }

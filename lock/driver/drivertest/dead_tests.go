@@ -16,7 +16,7 @@ func freesTheDeadAfterTheTTL(b *bench) {
 	mine, kill := b.Kill(b.T)
 	theirs := b.store()
 	b.granted(mine, b.brief("a", "dead:1"))
-	end := time.Now().Add(ttl + 50*time.Millisecond)
+	end := time.Now().Add(b.over(ttl))
 	kill()
 	if _, err := mine.Acquire(b.Context(), b.hold("b", "dead:2")); err == nil {
 		b.Fatal("Kill has not ended the process: it is granted a lock")

@@ -236,7 +236,7 @@ func refusesToLookForNonsense(b *bench) {
 }
 
 func forcesALockOpen(b *bench) {
-	const longTTL = 10 * ttl // at its end the waiter would ask without a message
+	longTTL := 10 * ttl // at its end the waiter would ask without a message
 	victim := b.locker(lock.Config{TTL: longTTL})
 	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := b.locker(lock.Config{})
@@ -278,7 +278,7 @@ func forcesALockOpen(b *bench) {
 // A forced release wakes the waiters for that kind of lock, and every holder, on either
 // side, loses it.
 func forcesEachKindOpen(b *bench) {
-	const longTTL = 10 * ttl // at its end waiters would ask without a message
+	longTTL := 10 * ttl // at its end waiters would ask without a message
 	victim := b.locker(lock.Config{TTL: longTTL})
 	waiting := b.locker(lock.Config{TTL: time.Hour, Poll: time.Hour})
 	rescuer := b.locker(lock.Config{})

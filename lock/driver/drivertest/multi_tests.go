@@ -165,7 +165,7 @@ func neverWaitsInACircle(b *bench) {
 }
 
 func endsWithAnyOfItsLeases(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	for _, victim := range []string{"a", "b", "c"} {
 		all := b.lockAll(mine, "a", "b", "c")
@@ -202,7 +202,7 @@ func endsWithAnyOfItsLeases(b *bench) {
 
 // Locks that are held while another is waited for are kept alive.
 func waitsWhileItHoldsTheRest(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(theirs, "b")
 	got := make(chan *lock.Lease)

@@ -142,7 +142,7 @@ func refusesFurtherReadsOfNone(b *bench) {
 	b.granted(s, lasting(b.reading("a", "you:2", 1), time.Hour))
 	none("of other readers' lock")
 	b.granted(s, b.reading("a", "me:1", 1))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	none("of a lock that only others hold still")
 	b.granted(s, b.reading("a", "me:2", 1))
 }
@@ -177,7 +177,7 @@ func keepsEachReaderForItsOwnTTL(b *bench) {
 	b.refused(s, b.writing("a", "you:1", 1))
 	b.release(s, b.reading("a", "short:1", 0), false)
 	b.refused(s, b.writing("a", "you:1", 1))
-	time.Sleep(time.Until(begin.Add(3*ttl + 50*time.Millisecond)))
+	time.Sleep(time.Until(begin.Add(b.over(3 * ttl))))
 	b.granted(s, b.writing("a", "you:1", 1))
 }
 
@@ -187,7 +187,7 @@ func dropsDeadReaders(b *bench) {
 		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
 	}
 	b.granted(s, lasting(b.reading("a", "alive:1", 1), time.Hour))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	b.refused(s, b.writing("a", "you:1", 1))
 	woken, sub := b.listen(s, "a")
 	defer sub.Close()
@@ -207,12 +207,12 @@ func forgetsAFormerReadersTTL(b *bench) {
 	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the lock lasts %v, though the last reader has it for %v", left, ttl)
 	}
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	b.granted(s, lasting(b.writing("a", "you:1", 1), time.Hour))
 	b.granted(s, under(b.reading("a", "dead:2", 1), "you:1"))
 	b.release(s, b.writing("a", "you:1", 0), true)
 	b.refused(s, b.writing("a", "you:2", 1))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	b.granted(s, b.writing("a", "you:2", 1))
 }
 
@@ -283,7 +283,7 @@ func renewsEachKindByItself(b *bench) {
 	b.renew(s, items,
 		renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed, renewal.Renewed,
 		renewal.Gone, renewal.Gone, renewal.Taken, renewal.Taken, renewal.Gone, renewal.Taken)
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	for _, name := range []string{"read", "write", "both"} {
 		b.refused(s, b.writing(name, "you:1", 1))
 	}
@@ -368,7 +368,7 @@ func deadWritersKeepNoReaderOut(b *bench) {
 	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
 	b.refused(s, claiming(b.writing("a", "dead:1", 1)))
 	b.refused(s, b.reading("a", "me:2", 1))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	b.granted(s, b.reading("a", "me:2", 1))
 }
 
@@ -494,7 +494,7 @@ func letsAllWaitingReadersIn(b *bench) {
 }
 
 func readsReentrantly(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	first := b.read(b.Context(), mine, "a")
 	second := b.read(first.Context(), mine, "a")
@@ -519,7 +519,7 @@ func readsReentrantly(b *bench) {
 }
 
 func downgrades(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: hour, Poll: hour})
 	writer := b.write(b.Context(), mine, "a")
 	b.mayRead(mine, "a", false) // without the context there is no ownership
@@ -601,7 +601,7 @@ func refusesToUpgrade(b *bench) {
 }
 
 func keepsReadersAlive(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	lockers := []*lock.Locker{b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: 2 * ttl})}
 	other := b.locker(lock.Config{})
 	var readers []*lock.Lease
@@ -632,7 +632,7 @@ func letsFixedReadersEnd(b *bench) {
 	long := b.fixed(mine.ReadWrite(b.name("a")).Read(), 2*ttl)
 	short := b.fixed(mine.ReadWrite(b.name("a")).Read(), ttl)
 	writer := b.write(b.Context(), theirs, "a")
-	if waited := time.Since(begin); waited < 2*ttl-100*time.Millisecond || waited > 2*ttl+time.Second+b.late() {
+	if waited := time.Since(begin); waited < 2*ttl-100*time.Millisecond-b.suite.Step || waited > 2*ttl+time.Second+b.late() {
 		b.Errorf("leases of %v and %v were over after %v", ttl, 2*ttl, waited)
 	}
 	for _, reader := range []*lock.Lease{short, long} {
@@ -702,7 +702,7 @@ func reportsDeletionToReaders(b *bench) {
 	first, second := b.read(b.Context(), l, "a"), b.read(b.Context(), l, "a")
 	b.delete("a")
 	for _, reader := range []*lock.Lease{first, second} {
-		if loss := b.lost(reader, interval+b.late()); loss.Cause != renewal.Deleted {
+		if loss := b.lost(reader, interval()+b.late()); loss.Cause != renewal.Deleted {
 			b.Errorf("lost by %v", loss.Cause)
 		}
 		if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {

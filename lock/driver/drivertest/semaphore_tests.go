@@ -548,7 +548,7 @@ func awaitThat(b *bench, what string, holds func() bool) {
 
 func semaphoreLimitsTheWait(b *bench) {
 	s := b.semaphore(b.locker(lock.Config{}), "a", 1)
-	const wait = ttl // within which a busy machine answers
+	wait := ttl // within which a busy machine answers
 	begin := time.Now()
 	err := s.MaxWait(wait).Acquire(b.Context(), 2)
 	var refused *lock.NotAcquiredError
@@ -889,7 +889,7 @@ func (b *bench) sets(p *lock.Permits, n int64) {
 
 // A number of permits that has ended was never set, and its permits are lost.
 func setsPermitsForAWhile(b *bench) {
-	const ttl = 3 * ttl // busy machines ask late
+	ttl := 3 * ttl // busy machines ask late
 	l := b.locker(lock.Config{TTL: hour, Poll: hour})
 	p := l.Permits(b.name("a"))
 	set, err := p.TrySetPermitsFor(b.Context(), 2, ttl)
@@ -1011,7 +1011,7 @@ func waitsForSeveral(b *bench) {
 
 // Several permits are renewed together.
 func keepsSeveralAlive(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	p := b.expiring(b.locker(lock.Config{TTL: ttl}), "a", 4)
 	lease := b.one(p.Several(3))
 	time.Sleep(2 * ttl)
@@ -1087,7 +1087,7 @@ func givesOutNoMoreThanThereAreBySeveral(b *bench) {
 }
 
 func keepsPermitsAlive(b *bench) {
-	const ttl = 3 * ttl // busy machines renew late
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	p := b.expiring(mine, "a", 3)
 	var leases []*lock.Lease

@@ -147,7 +147,7 @@ func grantsAgainWhatIsTheOwners(b *bench) {
 	if again.Token != first.Token {
 		b.Errorf("the same grant came with token %d and then %d", first.Token, again.Token)
 	}
-	time.Sleep(2*ttl + 50*time.Millisecond)
+	time.Sleep(b.over(2 * ttl))
 	b.refused(s, b.hold("a", "you:1")) // the second request began a fresh TTL
 	b.release(s, b.holding("a", "me:1", 0), true)
 	b.granted(s, b.hold("a", "you:1"))
@@ -203,7 +203,7 @@ func releasesOnce(b *bench) {
 func forgetsAfterTheTTL(b *bench) {
 	s := b.store()
 	b.granted(s, b.brief("a", "me:1"))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	b.granted(s, b.hold("a", "you:1"))
 	b.release(s, b.holding("a", "me:1", 0), false)
 	b.refused(s, b.hold("a", "me:2"))
@@ -228,7 +228,7 @@ func tokensGrow(b *bench) {
 		b.release(s, b.holding("a", owner, 0), true)
 	}
 	b.granted(mine, b.brief("a", "dead:1"))
-	time.Sleep(ttl + 50*time.Millisecond)
+	time.Sleep(b.over(ttl))
 	check(b.granted(mine, b.hold("a", "next:1")).Token)
 	b.delete("a")
 	check(b.granted(mine, b.hold("a", "next:2")).Token)
@@ -267,7 +267,7 @@ func renewsEachLeaseByItself(b *bench) {
 	}
 	b.renew(s, renewals(b.hold("mine", "me:1"), b.hold("theirs", "me:3"), b.hold("nobody's", "me:4"), b.hold("mine too", "me:2")),
 		renewal.Renewed, renewal.Taken, renewal.Gone, renewal.Renewed)
-	time.Sleep(2*ttl + 50*time.Millisecond)
+	time.Sleep(b.over(2 * ttl))
 	b.refused(s, b.hold("mine", "you:2"))
 	b.refused(s, b.hold("mine too", "you:2"))
 	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal extends nothing

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,14 @@ type Suite struct {
 	// Untokened: the store grants without fencing tokens, which are 0.
 	Untokened bool
 
+	// Step is the step in which the store counts TTLs. It rounds a TTL down to one, and may free
+	// what has ended up to a step later. Default: none, the store counts in ms.
+	Step time.Duration
+
+	// Unclocked: the servers have no clock by which they refuse what arrives late. A request that
+	// arrives late is without effect after a release alone, and if its process has died for a TTL.
+	Unclocked bool
+
 	// Bubble runs each test in a testing/synctest bubble, for a backend that lives in the
 	// test's process and uses the bubble's time.
 	Bubble bool
@@ -91,6 +100,9 @@ type Suite struct {
 // Run checks that a store fulfils the contract of [driver.Store], and that a locker on it
 // fulfils that of package lock.
 func Run(t *testing.T, s Suite) {
+	if s.Step > 0 {
+		setTTL.Do(func() { ttl += s.Step })
+	}
 	for _, group := range []struct {
 		name  string
 		kind  driver.Kind
@@ -186,8 +198,12 @@ func (b *bench) name(short string) string { return b.Prefix + short }
 // delete deletes a lock without a message.
 func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
-// ttl is short enough to wait for in real time, and long enough for a busy machine.
-const ttl = 1200 * time.Millisecond
+// ttl is short enough to wait for in real time, and long enough for a busy machine. For a store
+// that counts in steps it is longer; Run sets it.
+var ttl = 1200 * time.Millisecond
+
+// setTTL makes ttl longer by a step.
+var setTTL sync.Once
 
 // soon bounds operations that need no wait.
 const soon = 20 * time.Second
@@ -198,6 +214,11 @@ func (b *bench) late() time.Duration {
 		return 0
 	}
 	return soon
+}
+
+// over returns after which time a hold has certainly ended that was granted for a TTL.
+func (b *bench) over(ttl time.Duration) time.Duration {
+	return ttl + 50*time.Millisecond + b.suite.Step
 }
 
 // store returns a new store on the backend.

@@ -241,6 +241,12 @@ func (s *State) Ends() (at time.Time, ok bool) {
 	return time.UnixMilli(int64(last)).Add(time.Millisecond), last != never
 }
 
+// Token returns the last token. SetToken replaces it, for a store that counts tokens by itself.
+func (s *State) Token() int64 { return s.token }
+
+// SetToken replaces the last token.
+func (s *State) SetToken(token int64) { s.token = token }
+
 // Lose drops everything but the last token, as a store that loses its data, without a message.
 func (s *State) Lose() {
 	*s = State{Listening: s.Listening, Others: s.Others, OthersListening: s.OthersListening, token: s.token}

@@ -1,0 +1,248 @@
+package etcdstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// members is how many members a cluster has.
+const members = 3
+
+// aMinute is how long a condition is waited for.
+const aMinute = time.Minute
+
+// cluster is a cluster of etcd servers, on loopback.
+type cluster struct {
+	folder  string
+	members []*member
+}
+
+// member is one server. It is killed with the process of the test at the latest.
+type member struct {
+	*cluster
+	name         string
+	client, peer string // addresses
+	advertised   string // the address of peer that the other members are given
+	command      *exec.Cmd
+	exited       chan struct{}
+	output       bytes.Buffer
+	known        uint64 // its id; 0: unknown
+}
+
+// server returns the path of an etcd server, which make test finds or installs.
+func server(t testing.TB) string {
+	path := os.Getenv("ETCD_SERVER")
+	if path == "" {
+		path, _ = exec.LookPath("etcd")
+	}
+	if path == "" {
+		out, err := exec.Command("../../.ci/etcd").Output()
+		require.NoError(t, err, "no etcd server: set ETCD_SERVER")
+		path = strings.TrimSpace(string(out))
+	}
+	return path
+}
+
+// freeAddress returns an address on loopback, below the range of outgoing connections.
+func freeAddress(t testing.TB) string {
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, listener.Close())
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// through returns the address that other members are given for a member's, such as a proxy's.
+type through func(t testing.TB, member int, address string) string
+
+// startCluster starts a cluster that ends with t. Its data are in memory, where there is room.
+func startCluster(t testing.TB, through through) *cluster {
+	folder, err := os.MkdirTemp(memory(), "etcdstore-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	c := &cluster{folder: folder}
+	for i := range members {
+		m := &member{cluster: c, name: fmt.Sprintf("m%d", i), client: freeAddress(t), peer: freeAddress(t)}
+		if m.advertised = m.peer; through != nil {
+			m.advertised = through(t, i, m.peer)
+		}
+		c.members = append(c.members, m)
+	}
+	t.Cleanup(func() {
+		for _, m := range c.members {
+			m.kill()
+		}
+	})
+	for _, m := range c.members {
+		m.start(t)
+	}
+	c.await(t)
+	return c
+}
+
+// memory is a folder in memory, where there is one.
+func memory() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// start starts a member, again with its data.
+func (m *member) start(t testing.TB) {
+	var initial []string
+	for _, other := range m.members {
+		initial = append(initial, other.name+"=http://"+other.advertised)
+	}
+	m.command = exec.Command(server(t),
+		"--name", m.name, "--data-dir", filepath.Join(m.folder, m.name),
+		"--listen-client-urls", "http://"+m.client, "--advertise-client-urls", "http://"+m.client,
+		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.advertised,
+		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", m.folder, "--initial-cluster-state", "new",
+		"--heartbeat-interval", "60", "--election-timeout", "660", // the least TTL is 1 s
+		"--logger", "zap", "--log-level", "error", "--log-outputs", "stderr",
+	)
+	m.command.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
+	m.output.Reset()
+	m.command.Stdout, m.command.Stderr = &m.output, &m.output
+	m.exited = make(chan struct{})
+	dieWithParent(m.command)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the kernel kills the server with this thread
+		err := m.command.Start()
+		started <- err
+		if err == nil {
+			_ = m.command.Wait()
+		}
+		close(m.exited)
+	}()
+	require.NoError(t, <-started)
+}
+
+// kill ends a member at once, as kill -9 does.
+func (m *member) kill() {
+	if m.command != nil {
+		_ = m.command.Process.Kill()
+		<-m.exited
+		m.command = nil
+	}
+}
+
+// await waits until every member answers, with a leader.
+func (c *cluster) await(t testing.TB) {
+	for _, m := range c.members {
+		if m.command != nil {
+			m.await(t)
+		}
+	}
+}
+
+// await waits until a member answers, with a leader.
+func (m *member) await(t testing.TB) {
+	client := m.dial(t)
+	begin := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_, err := client.Get(ctx, "any")
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-m.exited:
+			t.Fatalf("member %s has ended: %s", m.name, m.output.String())
+		default:
+		}
+		if time.Since(begin) > aMinute {
+			t.Fatalf("member %s does not answer: %v", m.name, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// dial returns a client of one member.
+func (m *member) dial(t testing.TB) *clientv3.Client { return dial(t, []string{m.client}) }
+
+// dial returns a client that ends with t.
+func dial(t testing.TB, addresses []string, options ...grpc.DialOption) *clientv3.Client {
+	var endpoints []string
+	for _, address := range addresses {
+		endpoints = append(endpoints, "http://"+address)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: endpoints, DialTimeout: time.Second, DialOptions: options, Logger: zap.NewNop(),
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// dial returns a client of all members, which ends with t.
+func (c *cluster) dial(t testing.TB, options ...grpc.DialOption) *clientv3.Client {
+	var addresses []string
+	for _, m := range c.members {
+		addresses = append(addresses, m.client)
+	}
+	return dial(t, addresses, options...)
+}
+
+// shared is the cluster of the package's tests, which use prefixes of their own.
+var shared struct {
+	once sync.Once
+	*cluster
+	cleanups
+}
+
+// common returns the shared cluster.
+func common(t testing.TB) *cluster {
+	shared.once.Do(func() { shared.cluster = startCluster(&owner{TB: t, cleanups: &shared.cleanups}, nil) })
+	if shared.cluster == nil {
+		t.Fatal("the cluster was not started")
+	}
+	return shared.cluster
+}
+
+// owner is a TB whose cleanups run after all tests.
+type owner struct {
+	testing.TB
+	*cleanups
+}
+
+type cleanups struct{ all []func() }
+
+func (c *cleanups) Cleanup(f func()) { c.all = append(c.all, f) }
+
+func (o *owner) Cleanup(f func()) { o.cleanups.Cleanup(f) }
+
+func (c *cleanups) run() {
+	for i := len(c.all) - 1; i >= 0; i-- {
+		c.all[i]()
+	}
+}
+
+// lose deletes the data of a member that was killed.
+func (m *member) lose(t testing.TB) {
+	require.NoError(t, os.RemoveAll(filepath.Join(m.folder, m.name)))
+}

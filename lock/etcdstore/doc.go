@@ -1,0 +1,64 @@
+// Package etcdstore keeps locks on etcd, 3.4 or newer. A lock that was granted survives the loss of
+// a minority of the members, a change of the leader and a partition, without a second holder: what
+// no failover of Redis promises. It is a module of its own.
+//
+//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second})
+//	store, err := etcdstore.New(client, etcdstore.Config{Prefix: "orders"})
+//	locker, err := lock.New(store, lock.Config{})
+//
+// # What it promises
+//
+// Mutexes, fair locks and read-write locks, with holds, queues, inspection and forced release, as
+// package lock/internal/machine defines them. A majority of the members has every grant, release
+// and change of a queue before it is answered. Leases are etcd's: no clock of a client ends one, and
+// none of a server that is set. A holder reports the loss of its lock by the word of etcd, at once
+// also if its etcd lease was revoked, and by its own clock at the end of what it has confirmed.
+//
+// A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
+// a linearizable read that follows on the same connection is in the raft term of one before.
+//
+// Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at
+// which the prefix was first used. So they grow although a cluster is made anew, unless the clock of
+// the client that begins the prefix again was set back. A cluster restored from a snapshot repeats
+// revisions: delete the key epoch of each prefix, or restore with --bump-revision.
+//
+// # What it does not
+//
+// TTLs are whole seconds: others are rounded down, and those below a second, or below the cluster's
+// least, are refused. The least is one and a half of the election timeout, rounded up: 2 s by
+// default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
+// late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
+// move to another lease within half a TTL, so that its end is late by no more.
+//
+// The servers have no clock by which they could refuse a request that arrives late. An acquisition
+// whose caller has given up may take the lock, until its owner's release, which package lock
+// repeats: once that is confirmed nothing of it remains, and none of its requests on their way can
+// take anything. If the process has died, its etcd lease ends, and a request by an ended lease takes
+// nothing. A late keepalive prolongs a lease.
+//
+// A process that has died keeps its place in a queue, and a lock that was granted to it as it waited,
+// for 5 s. Places in a fair queue, and what a waiting writer blocks, end by the clients' clocks: if
+// those differ by seconds the order may suffer, but no lock has two holders. Semaphores, expiring
+// permits and latches are refused: without a clock a transaction cannot end the records that keep a
+// repeated request from being counted twice.
+//
+// # Keys
+//
+// The record of a name is one key, prefix//lock/name, written by comparing its revision; a contended
+// lock costs each waiter's store two or three requests a turn, an uncontended pair two. Records end
+// with the etcd lease by which they live, or a minute after the last release; those in which several
+// stores have a part are removed by one of the stores within two minutes of their end. A user needs
+// the right to read and write the keys that begin with prefix//.
+package etcdstore
+
+// Where a change goes, with its tests. A name without a folder is of this package.
+//
+// Requests: store.go, renew.go, inspect.go, subscription.go; what they mean:
+// lock/internal/machine/doc.go.
+// Tests: suite_real_test.go, store_test.go.
+//
+// What is stored, and under which lease: record.go, keys.go, step.go, sweep.go.
+// Tests: store_test.go.
+//
+// Leases, and which keepalives count: lease.go, keeper.go.
+// Tests: store_test.go, faults_test.go, faults_real_test.go.

@@ -1,0 +1,79 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// leaderPause is the pause before a request is sent to another member.
+const leaderPause = 5 * time.Millisecond
+
+var errClosed = fmt.Errorf("etcdstore: the store is closed: %w", driver.ErrNotDone)
+
+// unsent is the error of a request that has changed nothing.
+func unsent(err error) error { return fmt.Errorf("%w: %w", failed(err), driver.ErrNotDone) }
+
+// failed is the error of a request that may have been applied.
+func failed(err error) error {
+	if transient(err) {
+		return fmt.Errorf("etcdstore: %w: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("etcdstore: %w", err)
+}
+
+// transient reports whether a request may succeed later.
+func transient(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange:
+		return false
+	}
+	return !errors.Is(err, driver.ErrUnsupported)
+}
+
+// refused reports whether etcd has answered that it has not done a request.
+func refused(err error) bool {
+	switch code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange,
+		codes.NotFound, codes.ResourceExhausted, codes.FailedPrecondition:
+		return true
+	}
+	return elsewhere(err)
+}
+
+// elsewhere reports whether a member has refused a request because it knows no leader. Another one
+// may know one, and the client sends the next request to that.
+func elsewhere(err error) bool {
+	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader)
+}
+
+// somewhere sends a request until a member knows a leader.
+func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
+	for {
+		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {
+			return reply, err
+		}
+		pause(ctx, leaderPause)
+	}
+}
+
+// code is that of an error of etcd's client, which wraps those of gRPC.
+func code(err error) codes.Code {
+	if coded, ok := errors.AsType[interface {
+		error
+		Code() codes.Code
+	}](err); ok {
+		return coded.Code()
+	}
+	return status.Code(err)
+}

@@ -1,0 +1,166 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// pageOf is how many names a request lists.
+const pageOf = 500
+
+// Announce stores the record of a client, see [driver.Store].
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	granted, err := s.grant(ctx, ttl)
+	if err != nil {
+		return failed(err)
+	}
+	stored := client{c, c.Since.UnixNano()}
+	if _, err := s.put(ctx, s.keys.client(c.ID), string(encode(stored.code)), granted.ID); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// Inspect returns the state of a lock, see [driver.Inspector].
+func (s *Store) Inspect(ctx context.Context, name string, _ driver.Kind) (info driver.Info, err error) {
+	o, err := s.view(ctx, name, func(w *work) []machine.Message {
+		w.refused()
+		info = w.inspect()
+		return nil
+	})
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return info, s.describe(ctx, &info, o)
+}
+
+// ForceRelease frees a lock regardless of its holder, see [driver.Inspector].
+func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info, err error) {
+	claims := make(map[string]claim)
+	o, err := s.step(ctx, name, hold{}, func(w *work) (sent []machine.Message) {
+		w.refused()
+		clear(claims)
+		for owner, o := range w.of {
+			claims[owner] = o
+		}
+		info, sent = w.state.ForceRelease(w.now)
+		return sent
+	})
+	if err != nil {
+		return driver.Info{}, err
+	}
+	o.work.of = claims
+	return info, s.describe(ctx, &info, o)
+}
+
+// describe adds what the machine does not know.
+func (s *Store) describe(ctx context.Context, info *driver.Info, o outcome) error {
+	info.Name, info.Token, info.TTL = o.name, o.lastToken(), 0
+	info.Holders = info.Holders[:min(len(info.Holders), driver.MaxTold)]
+	info.Waiters = info.Waiters[:min(len(info.Waiters), driver.MaxTold)]
+	left, clients := make(map[clientv3.LeaseID]time.Duration), make(map[string]driver.Client)
+	for i := range info.Holders {
+		h := &info.Holders[i]
+		claim := o.of[h.Owner]
+		if _, known := left[claim.lease]; !known {
+			answer, err := s.client.TimeToLive(ctx, claim.lease)
+			if err != nil {
+				return unsent(err)
+			}
+			left[claim.lease] = max(time.Duration(answer.TTL)*time.Second, time.Millisecond)
+		}
+		c, announced, err := s.clientOf(ctx, h.Owner, clients)
+		if err != nil {
+			return err
+		}
+		h.TTL, h.Client = left[claim.lease], c
+		if info.TTL = max(info.TTL, h.TTL); announced {
+			h.Since = time.UnixMicro(claim.since)
+		}
+	}
+	for i := range info.Waiters {
+		w := &info.Waiters[i]
+		c, _, err := s.clientOf(ctx, w.Owner, clients)
+		if err != nil {
+			return err
+		}
+		w.Client = c
+	}
+	return nil
+}
+
+// clientOf returns the record of an owner's client.
+func (s *Store) clientOf(ctx context.Context, owner string, known map[string]driver.Client) (c driver.Client, announced bool, err error) {
+	id := driver.ClientOf(owner)
+	c, seen := known[id]
+	if !seen {
+		response, err := s.get(ctx, s.keys.client(id))
+		if err != nil {
+			return c, false, unsent(err)
+		}
+		c.ID = id
+		var stored client
+		if len(response.Kvs) > 0 && decode(response.Kvs[0].Value, stored.code) {
+			c = stored.Client
+			c.Since = time.Unix(0, stored.since)
+		}
+		known[id] = c
+	}
+	return c, !c.Since.IsZero(), nil
+}
+
+// List yields the held locks, see [driver.Inspector].
+func (s *Store) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		names, err := s.names(ctx, prefix)
+		if err != nil {
+			yield(driver.Info{}, fmt.Errorf("list: %w", err))
+			return
+		}
+		for _, name := range names {
+			if !wanted(name) {
+				continue
+			}
+			info, err := s.Inspect(ctx, name, driver.KindMutex)
+			if err != nil {
+				yield(driver.Info{}, fmt.Errorf("list: %w", err))
+				return
+			}
+			if info.Held() && !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// names returns the names with a prefix that have a record.
+func (s *Store) names(ctx context.Context, prefix string) (names []string, err error) {
+	begin := s.keys.locks() + escape(prefix)
+	for key, end := begin, clientv3.GetPrefixRangeEnd(begin); ; {
+		response, err := s.get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf), clientv3.WithKeysOnly())
+		if err != nil {
+			return nil, unsent(err)
+		}
+		for _, kv := range response.Kvs {
+			if name, ok := s.keys.nameOf(kv.Key); ok {
+				names = append(names, name)
+			}
+			key = string(kv.Key) + "\x00"
+		}
+		if !response.More {
+			return names, nil
+		}
+	}
+}

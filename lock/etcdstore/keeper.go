@@ -1,0 +1,189 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// keeper keeps etcd leases alive. A keepalive is answered by what a member takes for the leader,
+// without the others: a leader that was deposed answers it, too, and the new one does not know of
+// it. So it counts only if a read follows that a quorum has confirmed, in the raft term of a read
+// before. All three are sent to one member, on one connection: in that term the member knew one
+// leader alone, to which it has forwarded the keepalive, and which led until the second read.
+type keeper struct {
+	client *clientv3.Client
+	key    string        // is read
+	use    chan struct{} // has one element while no round runs; guards what follows
+	member int
+	conn   *grpc.ClientConn
+	kv     pb.KVClient
+	lease  pb.LeaseClient
+	term   uint64 // of the last read; 0: none on this connection
+	closed bool
+
+	voided atomic.Int64 // rounds that did not count as the leader has changed
+}
+
+func newKeeper(client *clientv3.Client, key string) *keeper {
+	k := &keeper{client: client, key: key, use: make(chan struct{}, 1)}
+	k.use <- struct{}{}
+	return k
+}
+
+// kept is what became of a keepalive.
+type kept struct {
+	sent time.Time
+	ttl  int64 // s; 0 or less: the lease has ended
+}
+
+// maxRounds is how often a round is made, if the leader changes or a member knows none.
+const maxRounds = 5
+
+var errLeaderChanged = errors.New("the leader has changed during a keepalive")
+
+// keep keeps leases alive, and then reads keys. Without an error it counts.
+func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string) (of map[clientv3.LeaseID]kept, kvs map[string]*mvccpb.KeyValue, err error) {
+	select {
+	case <-k.use:
+		defer func() { k.use <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	for range maxRounds {
+		of, kvs, err = k.round(ctx, ids, keys)
+		if err != nil && !errors.Is(err, errLeaderChanged) {
+			k.disconnect() // the next round tries another member
+			if !elsewhere(err) {
+				break
+			}
+		} else if err == nil {
+			break
+		}
+	}
+	return of, kvs, err
+}
+
+func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []string) (of map[clientv3.LeaseID]kept, kvs map[string]*mvccpb.KeyValue, err error) {
+	if err := k.connect(); err != nil {
+		return nil, nil, err
+	}
+	if k.term == 0 {
+		if k.term, err = k.read(ctx, nil, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	if of, err = k.send(ctx, ids); err != nil {
+		return nil, nil, err
+	}
+	kvs = make(map[string]*mvccpb.KeyValue)
+	before := k.term
+	if len(keys) == 0 {
+		k.term, err = k.read(ctx, nil, kvs)
+	}
+	for some := range slices.Chunk(keys, maxOps) {
+		if k.term, err = k.read(ctx, some, kvs); err != nil || k.term != before {
+			break
+		}
+	}
+	if err == nil && k.term != before {
+		k.voided.Add(1)
+		err = errLeaderChanged
+	}
+	return of, kvs, err
+}
+
+// read reads keys after a quorum has confirmed the leader, and returns the term.
+func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb.KeyValue) (term uint64, err error) {
+	if len(keys) == 0 {
+		response, err := k.kv.Range(ctx, &pb.RangeRequest{Key: []byte(k.key), KeysOnly: true})
+		return response.GetHeader().GetRaftTerm(), err
+	}
+	request := &pb.TxnRequest{}
+	for _, key := range keys {
+		get := &pb.RangeRequest{Key: []byte(key)}
+		request.Success = append(request.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get}})
+	}
+	response, err := k.kv.Txn(ctx, request)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range response.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			kvs[string(kv.Key)] = kv
+		}
+	}
+	return response.GetHeader().GetRaftTerm(), nil
+}
+
+// send sends keepalives, and waits for their answers.
+func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clientv3.LeaseID]kept, err error) {
+	of = make(map[clientv3.LeaseID]kept, len(ids))
+	if len(ids) == 0 {
+		return of, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := k.lease.LeaseKeepAlive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		sent := time.Now()
+		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+			_, err = stream.Recv() // has the reason
+			return nil, err
+		}
+		answer, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if answer.ID != int64(id) {
+			return nil, fmt.Errorf("a keepalive of lease %x was answered for %x", id, answer.ID)
+		}
+		of[id] = kept{sent, answer.TTL}
+	}
+	return of, nil
+}
+
+func (k *keeper) connect() error {
+	if k.closed {
+		return errClosed
+	}
+	if k.conn != nil {
+		return nil
+	}
+	members := k.client.Endpoints()
+	if len(members) == 0 {
+		return errors.New("the client has no endpoints")
+	}
+	conn, err := k.client.Dial(members[k.member%len(members)])
+	if err != nil {
+		return err
+	}
+	k.conn, k.kv, k.lease, k.term = conn, pb.NewKVClient(conn), pb.NewLeaseClient(conn), 0
+	return nil
+}
+
+func (k *keeper) disconnect() {
+	if k.conn != nil {
+		_ = k.conn.Close()
+		k.conn = nil
+		k.member++
+	}
+}
+
+func (k *keeper) close() {
+	<-k.use
+	k.closed = true
+	k.disconnect()
+	k.use <- struct{}{}
+}

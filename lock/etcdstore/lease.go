@@ -1,0 +1,341 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+const (
+	// maxShared is how many holds share an etcd lease.
+	maxShared = 512
+	// grantTimeout bounds the grant of an etcd lease, for which several requests may wait.
+	grantTimeout = 5 * time.Second
+)
+
+// lease is an etcd lease of this store. Holds of one TTL share it.
+type lease struct {
+	id  clientv3.LeaseID
+	ttl time.Duration
+	key string
+
+	// Guarded by leases.mu.
+
+	// guard is the revision at which the lease's key was written. A request that grants
+	// something by the lease compares it, so that to write the key again is to prevent every
+	// such request that is still on its way.
+	guard int64
+	// end is until when etcd has certainly not ended the lease by itself.
+	end  time.Time
+	dead bool
+	// holds are those of this process by the lease, each with its last renewal.
+	holds map[hold]time.Time
+}
+
+// hold names one.
+type hold struct{ name, owner string }
+
+// leases are the etcd leases of a store.
+type leases struct {
+	s *Store
+
+	mu      sync.Mutex
+	all     map[clientv3.LeaseID]*lease // that may live
+	current map[time.Duration]*lease    // for the next holds of a TTL
+	making  map[time.Duration]*making
+	of      map[hold]*lease
+	// unknown has the leases of acquisitions that may still be applied.
+	unknown map[hold][]*lease
+}
+
+// making is a lease that is being granted.
+type making struct {
+	done chan struct{}
+	l    *lease
+	err  error
+}
+
+func newLeases(s *Store) *leases {
+	return &leases{
+		s: s, all: make(map[clientv3.LeaseID]*lease), current: make(map[time.Duration]*lease),
+		making: make(map[time.Duration]*making), of: make(map[hold]*lease), unknown: make(map[hold][]*lease),
+	}
+}
+
+// whole returns a TTL in whole seconds, as etcd counts them.
+func whole(ttl time.Duration) (time.Duration, error) {
+	if ttl < time.Second {
+		return 0, fmt.Errorf("etcdstore: a TTL of %v: etcd counts whole seconds: %w: %w", ttl, driver.ErrUnsupported, driver.ErrNotDone)
+	}
+	return ttl.Truncate(time.Second), nil
+}
+
+// get returns a lease for a hold of a TTL, of which most is left.
+func (p *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
+	return p.until(ctx, ttl, time.Time{})
+}
+
+// after returns a lease for a hold that had another one. It does not end before that one: the
+// holder may rely on it, as it may miss the answer.
+func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.LeaseID, other bool) (*lease, error) {
+	var end time.Time
+	if l := p.own(prior); l != nil && l.ttl == ttl {
+		if end = p.endOf(l); !other && time.Until(end) > ttl*3/4 {
+			return l, nil
+		}
+	}
+	return p.until(ctx, ttl, end)
+}
+
+// until returns a lease of a TTL that does not end before an instant.
+func (p *leases) until(ctx context.Context, ttl time.Duration, end time.Time) (*lease, error) {
+	for {
+		p.mu.Lock()
+		if l := p.current[ttl]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > ttl*3/4 && !l.end.Before(end) {
+			p.mu.Unlock()
+			return l, nil
+		}
+		m := p.make(ttl)
+		p.mu.Unlock()
+		select {
+		case <-m.done:
+			if m.err != nil || !p.endOf(m.l).Before(end) {
+				return m.l, m.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.s.ctx.Done():
+			return nil, errClosed
+		}
+	}
+}
+
+// make has a lease granted, for all that wait for one of its TTL. The caller holds mu.
+func (p *leases) make(ttl time.Duration) *making {
+	m := p.making[ttl]
+	if m == nil {
+		m = &making{done: make(chan struct{})}
+		p.making[ttl] = m
+		p.s.background(func(ctx context.Context) {
+			defer close(m.done)
+			ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+			defer cancel()
+			m.l, m.err = p.grant(ctx, ttl)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.making, ttl)
+			if m.err == nil {
+				p.current[ttl] = m.l
+			}
+		})
+	}
+	return m
+}
+
+// grant makes a lease and its key.
+func (p *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+	begin := time.Now()
+	granted, err := p.s.grant(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
+	if least := time.Duration(granted.TTL) * time.Second; least > ttl {
+		return nil, fmt.Errorf("etcdstore: a TTL of %v: the cluster's least is %v, one and a half of its election timeout: %w", ttl, least, driver.ErrUnsupported)
+	}
+	l := &lease{id: granted.ID, ttl: ttl, key: p.s.keys.lease(granted.ID), end: begin.Add(ttl), holds: make(map[hold]time.Time)}
+	put, err := p.s.put(ctx, l.key, "", l.id)
+	if err != nil {
+		return nil, err
+	}
+	l.guard = put.Header.Revision
+	p.mu.Lock()
+	first := len(p.all) == 0
+	p.all[l.id] = l
+	p.mu.Unlock()
+	if first { // the first renewal does not wait for a connection
+		p.s.background(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+			defer cancel()
+			p.s.keeper.keep(ctx, nil, nil) //nolint:errcheck // the renewal tries again
+		})
+	}
+	p.s.background(func(ctx context.Context) { p.watch(ctx, l, put.Header.Revision) })
+	return l, nil
+}
+
+// watch waits for the end of a lease.
+func (p *leases) watch(ctx context.Context, l *lease, from int64) {
+	if p.s.awaitDeletion(ctx, l.key, from+1, nil) {
+		p.ended(l)
+	}
+}
+
+// ended is called when etcd has ended a lease. What holds it has is lost.
+func (p *leases) ended(l *lease) {
+	p.mu.Lock()
+	l.dead = true
+	delete(p.all, l.id)
+	if p.current[l.ttl] == l {
+		delete(p.current, l.ttl)
+	}
+	lost := make([]string, 0, len(l.holds))
+	for h := range l.holds {
+		delete(p.of, h)
+		lost = append(lost, h.name)
+	}
+	p.mu.Unlock()
+	if len(lost) > 0 {
+		p.s.lost()
+	}
+}
+
+// own returns the lease with an id, if it is this store's and may live.
+func (p *leases) own(id clientv3.LeaseID) *lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[id]
+}
+
+// alive reports whether a lease is this store's and has certainly not ended by itself.
+func (p *leases) alive(id clientv3.LeaseID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.all[id]
+	return l != nil && !l.dead && time.Now().Before(l.end)
+}
+
+// put records that a hold lives by a lease, and was renewed at an instant.
+func (p *leases) put(h hold, l *lease, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.of[h]; old != nil && old != l {
+		delete(old.holds, h)
+	}
+	p.of[h], l.holds[h] = l, at
+}
+
+// drop forgets a hold.
+func (p *leases) drop(h hold) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.of[h]; l != nil {
+		delete(l.holds, h)
+		delete(p.of, h)
+	}
+}
+
+func (p *leases) endOf(l *lease) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.end
+}
+
+// left returns for how long etcd certainly keeps a lease, from an instant.
+func (p *leases) left(l *lease, from time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.end.Sub(from)
+}
+
+// renewable returns the lease of a hold that is renewed at an instant, if the lease is to be kept
+// alive for that. It is not if another hold by it was not renewed for half of its TTL: that one
+// would end late.
+func (p *leases) renewable(h hold, ttl time.Duration, at time.Time) *lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.of[h]
+	if l == nil || l.dead || l.ttl != ttl {
+		return nil
+	}
+	l.holds[h] = at
+	return l
+}
+
+func (p *leases) keepable(l *lease, at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, renewed := range l.holds {
+		if at.Sub(renewed) > l.ttl/2 {
+			if p.current[l.ttl] == l {
+				delete(p.current, l.ttl)
+			}
+			return false
+		}
+	}
+	return !l.dead
+}
+
+// kept records a keepalive that was sent at an instant.
+func (p *leases) kept(l *lease, sent time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if end := sent.Add(l.ttl); end.After(l.end) {
+		l.end = end
+	}
+}
+
+// guards returns the revisions of the leases' keys.
+func (p *leases) guards(all []*lease) []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	revisions := make([]int64, len(all))
+	for i, l := range all {
+		revisions[i] = l.guard
+	}
+	return revisions
+}
+
+// bumped records that the leases' keys were written at a revision.
+func (p *leases) bumped(all []*lease, revision int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range all {
+		l.guard = max(l.guard, revision)
+	}
+}
+
+// doubt records that an acquisition may still be applied, by these leases.
+func (p *leases) doubt(h hold, by []*lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for known := range p.unknown { // those whose leases have ended are certain
+		if of := p.unknown[known]; !anyAlive(of) {
+			delete(p.unknown, known)
+		}
+	}
+	p.unknown[h] = append(p.unknown[h], by...)
+}
+
+func anyAlive(all []*lease) bool {
+	for _, l := range all {
+		if !l.dead {
+			return true
+		}
+	}
+	return false
+}
+
+// doubtful returns the living leases by which acquisitions of a hold may still be applied.
+func (p *leases) doubtful(h hold) (all []*lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := make(map[*lease]bool)
+	for _, l := range p.unknown[h] {
+		if !l.dead && !seen[l] {
+			seen[l] = true
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (p *leases) certain(h hold) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.unknown, h)
+}

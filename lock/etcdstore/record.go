@@ -1,0 +1,98 @@
+package etcdstore
+
+import (
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// record is what is stored of one name, in one key: its state, and the etcd leases by which the
+// parts of it live. No part ends by a clock but places in a queue and what blocks readers.
+type record struct {
+	state machine.State
+	// granted: the revision at which this version of the key was written is the last token.
+	granted bool
+	of      map[string]claim // by owner: of every one of state.Owners
+	waits   []wait
+}
+
+// claim is what an owner's part of the state lives by.
+type claim struct {
+	lease clientv3.LeaseID
+	ttl   time.Duration
+	since int64 // µs
+}
+
+// wait is a store's subscription to a topic.
+type wait struct {
+	topic machine.Topic
+	lease clientv3.LeaseID
+}
+
+// recordVersion precedes every record. A store that finds another one leaves the name alone.
+const recordVersion = 1
+
+func (r *record) code(c *machine.Coder) {
+	version := recordVersion
+	if machine.Int(c, &version); version != recordVersion {
+		c.Bad = true
+		return
+	}
+	r.state.Code(c)
+	c.Bool(&r.granted)
+	machine.Map(c, &r.of, func(o *claim) {
+		machine.Int(c, &o.lease)
+		machine.Int(c, &o.ttl)
+		machine.Int(c, &o.since)
+	})
+	machine.List(c, &r.waits, func(w *wait) {
+		machine.Int(c, &w.topic.Kind)
+		c.Text(&w.topic.Of)
+		machine.Int(c, &w.lease)
+	})
+}
+
+// encode returns what coding writes.
+func encode(code func(*machine.Coder)) []byte {
+	c := machine.Coder{Bytes: make([]byte, 0, 256)}
+	code(&c)
+	return c.Bytes
+}
+
+// decode reads what encode has returned, and reports whether that is complete.
+func decode(b []byte, code func(*machine.Coder)) bool {
+	c := machine.Coder{Bytes: b, Reading: true}
+	code(&c)
+	return !c.Bad && len(c.Bytes) == 0
+}
+
+// leases returns the etcd leases by which parts of the record live, each once.
+func (r *record) leases() (ids []clientv3.LeaseID) {
+	for _, o := range r.of {
+		ids = append(ids, o.lease)
+	}
+	for _, w := range r.waits {
+		ids = append(ids, w.lease)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// client is the record of a client.
+type client struct {
+	driver.Client
+	since int64 // ns
+}
+
+func (a *client) code(c *machine.Coder) {
+	c.Text(&a.ID)
+	c.Text(&a.Host)
+	c.Text(&a.Process)
+	machine.Int(c, &a.PID)
+	c.Text(&a.Label)
+	machine.Int(c, &a.since)
+}

@@ -1,0 +1,339 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+var _ interface {
+	driver.Store
+	driver.PlaceKeeper
+	driver.Inspector
+	renewal.Alarm
+} = (*Store)(nil)
+
+// Config configures a [Store]. Its zero value is ready to use.
+type Config struct {
+	// Prefix begins every key. Stores with different prefixes share nothing. It must not end
+	// with a slash, or have two in a row. Default: [DefaultPrefix].
+	Prefix string
+}
+
+const (
+	// waitTTL is that of the lease by which a store waits: for so long a process that has died
+	// may keep a place in a queue, or a lock that was granted to it as it waited.
+	waitTTL = 5 * time.Second
+	// remainsTTL is for how long the last token of a free lock is kept, for inspection.
+	remainsTTL = time.Minute
+	// maxCached bounds how many records a store remembers that it has written.
+	maxCached = 10_000
+)
+
+// Store keeps locks on etcd. Its methods are safe for concurrent use.
+type Store struct {
+	client *clientv3.Client
+	keys   keys
+	now    func() time.Time // of places in queues, and of what blocks readers
+
+	ctx     context.Context // ends with the store
+	end     context.CancelCauseFunc
+	running sync.WaitGroup
+	leases  *leases
+	keeper  *keeper
+
+	mu       sync.Mutex // guards what follows; notify is called with it
+	closed   bool
+	epoch    epoch
+	anew     context.Context // ends when the cluster has begun anew
+	entered  map[string]*entry
+	cache    map[string]version // what this store has written, unless another one has since
+	subs     map[string]machine.Subscribers
+	watches  map[string]*watch // by the key of a topic
+	peers    map[clientv3.LeaseID]*peer
+	waiting  clientv3.LeaseID          // by which this store waits; 0: none
+	waits    map[clientv3.LeaseID]bool // all that it has waited by
+	sweeping bool
+	onLoss   map[int]func()
+	alarms   int // that there were
+
+	endWatches context.CancelFunc // of anew; guarded by mu
+}
+
+// New returns a store on a client of etcd, which stays the caller's. It makes no request.
+//
+// Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration to a second or
+// two: otherwise requests go to a member that is cut off until the system has noticed.
+func New(client *clientv3.Client, c Config) (*Store, error) {
+	keys, err := newKeys(c.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: client, keys: keys, now: time.Now,
+		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
+		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
+		onLoss: make(map[int]func()),
+	}
+	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
+	s.anew, s.endWatches = context.WithCancel(context.Background())
+	s.leases, s.keeper = newLeases(s), newKeeper(client, keys.epoch())
+	return s, nil
+}
+
+// Close ends the store's subscriptions. Requests fail afterwards. The locks end by their TTLs.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	closed, waiting := s.closed, s.waiting
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.end(errClosed)
+	s.running.Wait()
+	s.endWatches()
+	s.keeper.close()
+	if waiting != 0 { // no hold that was returned to a caller lives by it
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		s.client.Revoke(ctx, waiting) //nolint:errcheck // it ends by itself
+	}
+	return nil
+}
+
+// background runs f in a goroutine that Close waits for. f must end with its context.
+func (s *Store) background(f func(ctx context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.running.Go(func() { f(s.ctx) })
+	}
+}
+
+// Supports returns nil for mutexes, fair locks and read-write locks.
+func (s *Store) Supports(k driver.Kind) error {
+	switch k {
+	case driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite:
+		return nil
+	case driver.KindSemaphore, driver.KindPermit, driver.KindLatch:
+		return fmt.Errorf("etcdstore: %v: etcd has no clock by which a transaction could end the records of requests: %w: %w", k, driver.ErrUnsupported, driver.ErrNotDone)
+	}
+	return fmt.Errorf("etcdstore: %v: %w: %w", k, driver.ErrUnsupported, driver.ErrNotDone)
+}
+
+// Acquire requests a hold, see [driver.Store].
+func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, err error) {
+	if err := s.Supports(h.Kind); err != nil {
+		return a, err
+	}
+	ttl, err := whole(h.TTL)
+	if err != nil {
+		return a, err
+	}
+	begin, id := time.Now(), hold{h.Name, h.Owner}
+	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+		w.verify(h.Owner)
+		a, sent = w.state.Acquire(w.now, endless(h))
+		switch a.Verdict {
+		case driver.Granted:
+			w.claim(h.Owner, ttl)
+		case driver.Refused:
+			w.refused()
+		}
+		return sent
+	})
+	if err != nil {
+		return driver.Answer{}, err
+	}
+	switch l := o.leaseOf(h.Owner); {
+	case a.Verdict == driver.Refused:
+		if a.Wait > forever/2 {
+			a.Wait = o.shortest()
+		}
+	case a.Verdict == driver.Granted && l == nil:
+		return driver.Answer{}, failed(fmt.Errorf("the lease has ended at once: %w", driver.ErrUnavailable))
+	case a.Verdict == driver.Granted:
+		s.leases.put(id, l, begin)
+		a.Token, a.First = o.lastToken(), min(s.leases.left(l, begin), ttl)
+		if ttl != h.TTL {
+			a.Lease = ttl
+		}
+	}
+	s.watchPeers(o)
+	return a, nil
+}
+
+// endless returns a hold that the machine's clock does not end. Tokens are not reserved.
+func endless(h *driver.Hold) *driver.Hold {
+	e := *h
+	e.TTL, e.Queue.Provisional, e.Queue.Reserve = forever, forever, 0
+	return &e
+}
+
+// shortest returns the shortest TTL of the lock's holders.
+func (w *work) shortest() (ttl time.Duration) {
+	for _, h := range w.inspect().Holders {
+		if o := w.of[h.Owner]; ttl == 0 || o.ttl < ttl {
+			ttl = o.ttl
+		}
+	}
+	return ttl
+}
+
+func (w *work) inspect() driver.Info { return w.state.Inspect(w.now, driver.KindMutex) }
+
+// Release lowers the holds of an owner, see [driver.Store].
+func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	if err := s.Supports(h.Kind); err != nil {
+		return false, err
+	}
+	e, id := endless(h), hold{h.Name, h.Owner}
+	var fixed *lease
+	ttl := h.TTL
+	switch {
+	case h.Count == 0 && h.Keep > 0:
+		e.Keep, ttl = forever, (h.Keep + time.Second - 1).Truncate(time.Second)
+		if err := s.begin(ctx); err != nil {
+			return false, err
+		}
+		if fixed, err = s.leases.grant(ctx, ttl); err != nil {
+			return false, unsent(err)
+		}
+	case h.Count > 0:
+		if ttl, err = whole(ttl); err != nil {
+			return false, err
+		}
+	}
+	o, err := s.step(ctx, h.Name, hold{}, func(w *work) (sent []machine.Message) {
+		w.verify(h.Owner)
+		held, sent = w.state.Release(w.now, e)
+		if held && (h.Count > 0 || fixed != nil) {
+			w.claim(h.Owner, ttl)
+		}
+		if fixed != nil {
+			w.claimFixed(h.Owner, fixed)
+		}
+		w.bump = s.leases.doubtful(id)
+		return sent
+	})
+	if err != nil {
+		return false, err
+	}
+	s.leases.certain(id)
+	if l := o.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
+		s.leases.put(id, l, time.Now())
+	} else if h.Count == 0 {
+		s.leases.drop(id)
+	}
+	return held, nil
+}
+
+// KeepPlaces prolongs places in the queue of a fair lock, see [driver.PlaceKeeper].
+func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
+	_, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
+		ask = w.state.KeepPlaces(w.now, owners, place)
+		w.refused()
+		return nil
+	})
+	return ask, err
+}
+
+// entry is the use of a name's record by requests of this store, one at a time.
+type entry struct {
+	use   chan struct{} // has one element while no request uses it
+	users int
+}
+
+// enter waits until no other request of this store uses the record of a name: they would only
+// make each other's transactions fail.
+func (s *Store) enter(ctx context.Context, name string) (leave func(), err error) {
+	s.mu.Lock()
+	e := s.entered[name]
+	if e == nil {
+		e = &entry{use: make(chan struct{}, 1)}
+		e.use <- struct{}{}
+		s.entered[name] = e
+	}
+	e.users++
+	s.mu.Unlock()
+	drop := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.users--; e.users == 0 {
+			delete(s.entered, name)
+		}
+	}
+	select {
+	case <-e.use:
+		return func() {
+			e.use <- struct{}{}
+			drop()
+		}, nil
+	case <-ctx.Done():
+		drop()
+		return nil, ctx.Err()
+	}
+}
+
+// cached returns the version of a record that this store has written last. Without one the key
+// is supposed not to be there.
+func (s *Store) cached(name string) version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cache[name]
+}
+
+func (s *Store) remember(name string, v version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cache) >= maxCached {
+		for other := range s.cache {
+			delete(s.cache, other)
+			break
+		}
+	}
+	s.cache[name] = v
+}
+
+func (s *Store) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.cache, name)
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// OnLoss has lost called whenever an etcd lease of this store has ended that had holds, see
+// [renewal.Alarm].
+func (s *Store) OnLoss(lost func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alarms++
+	n := s.alarms
+	s.onLoss[n] = lost
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.onLoss, n)
+	}
+}
+
+// lost is called when an etcd lease of this store has ended that had holds.
+func (s *Store) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lost := range s.onLoss {
+		lost()
+	}
+}

@@ -1,0 +1,323 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// prefixes counts the prefixes of tests.
+var prefixes atomic.Int64
+
+// openOn returns a store with a prefix on a client, which ends with t.
+func openOn(t testing.TB, client *clientv3.Client, prefix string) *Store {
+	s, err := New(client, Config{Prefix: prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// open returns a store on the shared cluster, with a prefix of its own.
+func open(t testing.TB) *Store {
+	c := common(t)
+	return openOn(t, c.dial(t), fmt.Sprintf("test/%d", prefixes.Add(1)))
+}
+
+// beside returns another store of the same locks.
+func beside(t testing.TB, s *Store) *Store {
+	return openOn(t, common(t).dial(t), strings.TrimSuffix(s.keys.prefix, "//"))
+}
+
+// request returns a hold of a mutex called a.
+func request(owner string, ttl time.Duration) *driver.Hold {
+	return &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: owner, Count: 1, TTL: ttl}
+}
+
+// acquire acquires a hold.
+func acquire(t testing.TB, s *Store, h *driver.Hold) driver.Answer {
+	t.Helper()
+	a, err := s.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, driver.Granted, a.Verdict)
+	return a
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > aMinute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// free reports whether a mutex called a is free.
+func free(t testing.TB, s *Store) bool {
+	t.Helper()
+	info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
+	require.NoError(t, err)
+	return !info.Held()
+}
+
+// leaseOf returns the etcd lease by which an owner has a name.
+func leaseOf(t testing.TB, s *Store, name, owner string) clientv3.LeaseID {
+	t.Helper()
+	v, err := s.read(t.Context(), name)
+	require.NoError(t, err)
+	w, err := s.load(name, v, nil)
+	require.NoError(t, err)
+	return w.of[owner].lease
+}
+
+// A lease that is revoked behind the holder's back is reported as lost long before its renewal.
+func TestRevokedLeaseIsLostAtOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	l, err := lock.New(s, lock.Config{TTL: time.Hour})
+	require.NoError(t, err)
+	defer l.Close()
+	for _, m := range []*lock.Mutex{l.Mutex("mutex"), l.Fair("fair"), l.ReadWrite("rw").Read(), l.ReadWrite("rw").Write()} {
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = s.client.Revoke(t.Context(), leaseOf(t, s, lease.Name(), lease.Owner()))
+		require.NoError(t, err)
+		select {
+		case <-lease.Lost():
+		case <-time.After(aMinute):
+			t.Fatal("the loss is not reported")
+		}
+		var loss *lock.LostError
+		require.ErrorAs(t, lease.Err(), &loss)
+		assert.Equal(t, renewal.Deleted, loss.Cause)
+		again, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, again.Token(), lease.Token())
+		require.NoError(t, again.Unlock(t.Context()))
+	}
+}
+
+// A hold ends by its own TTL though another hold on its etcd lease is renewed.
+func TestHoldsOfOneLeaseEndApart(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	const ttl = 3 * time.Second
+	left, kept := request("me:1", ttl), request("me:2", ttl)
+	kept.Name = "b"
+	acquire(t, s, left)
+	acquire(t, s, kept)
+	shared := leaseOf(t, s, "a", "me:1")
+	require.Equal(t, shared, leaseOf(t, s, "b", "me:2"), "both are on one etcd lease")
+	items := func() []renewal.Item {
+		return []renewal.Item{{Key: "b", Owner: "me:2", Ref: driver.KindMutex, TTL: ttl}}
+	}
+	eventually(t, "the hold that is not renewed ends", func() bool {
+		renewed := items()
+		s.Renew(t.Context(), renewed)
+		require.Equal(t, renewal.Renewed, renewed[0].Outcome, "%v", renewed[0].Err)
+		return free(t, s)
+	})
+	assert.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"), "the renewed hold was moved")
+}
+
+// Holds that are renewed stay on one etcd lease, and a renewal of all takes one keepalive.
+func TestHoldsShareALease(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var items []renewal.Item
+	ids := make(map[clientv3.LeaseID]bool)
+	for i := range 200 {
+		h := request(fmt.Sprintf("me:%d", i), time.Minute)
+		h.Name = fmt.Sprintf("lock %d", i)
+		acquire(t, s, h)
+		items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
+	}
+	s.Renew(t.Context(), items)
+	for _, item := range items {
+		require.Equal(t, renewal.Renewed, item.Outcome, "%v", item.Err)
+		ids[leaseOf(t, s, item.Key, item.Owner)] = true
+	}
+	assert.LessOrEqual(t, len(ids), 10, "etcd leases of 200 holds")
+}
+
+// A waiter is notified though the history that it would have to catch up with was compacted.
+func TestCompactionDuringAWatch(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, nil)
+	var addresses []string
+	var proxies []*proxy
+	for _, m := range c.members {
+		p := startProxy(t, m.client)
+		proxies, addresses = append(proxies, p), append(addresses, p.address())
+	}
+	cut := openOn(t, dial(t, addresses), "a")
+	other := openOn(t, c.dial(t), "a")
+	notices := make(chan driver.Notice, 1000)
+	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
+	sub, err := cut.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	acquire(t, other, h)
+	for _, p := range proxies {
+		p.set(func(string) bool { return true })
+	}
+	h.Count = 0
+	_, err = other.Release(t.Context(), h)
+	require.NoError(t, err)
+	put, err := other.client.Put(t.Context(), "more", "")
+	require.NoError(t, err)
+	_, err = other.client.Compact(t.Context(), put.Header.Revision)
+	require.NoError(t, err)
+	for _, p := range proxies {
+		p.set(nil)
+		p.reset()
+	}
+	select {
+	case n := <-notices:
+		assert.Zero(t, n)
+	case <-time.After(aMinute):
+		t.Fatal("the waiter was not notified")
+	}
+}
+
+// Stores with different prefixes share nothing, whatever prefixes and names are.
+func TestPrefixesNeverMix(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"a/", "a//b", "/", "//"} {
+		_, err := New(common(t).dial(t), Config{Prefix: prefix})
+		assert.Error(t, err, "%q", prefix)
+	}
+	seen := make(map[string]string)
+	for _, prefix := range []string{"", "a", "/a", "a/b", "a/b/lock", "a%2F", "leasewheel/a"} {
+		k, err := newKeys(prefix)
+		require.NoError(t, err)
+		for _, name := range []string{"a", "b", "/", "//", "a/b", "b/lock/a", "%2F", "a\x00b", "\xff", "lock/a", "straße"} {
+			topic := machine.Topic{Kind: driver.KindFair, Of: "me:1/2"}
+			for _, key := range []string{k.lock(name), k.note(name, topic), k.client(name)} {
+				id := fmt.Sprintf("%q of %q", name, prefix)
+				assert.NotContains(t, seen, key, "%s and %s", id, seen[key])
+				seen[key] = id
+			}
+			back, ok := k.nameOf([]byte(k.lock(name)))
+			assert.True(t, ok)
+			assert.Equal(t, name, back)
+		}
+	}
+	s := open(t)
+	within := openOn(t, common(t).dial(t), strings.TrimSuffix(s.keys.prefix, "//")+"/a")
+	acquire(t, s, request("me:1", time.Minute))
+	acquire(t, within, request("me:2", time.Minute))
+	names, err := s.names(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, names)
+}
+
+// Every key but the epoch ends by itself, or by a sweep.
+func TestKeysEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	other := beside(t, s)
+	read := func(owner string) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "rw", Owner: owner, Count: 1, TTL: time.Minute}
+	}
+	acquire(t, s, read("me:1"))
+	acquire(t, other, read("you:1"))
+	acquire(t, s, request("me:1", time.Minute))
+	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
+	require.NoError(t, err)
+	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Minute))
+	endless := func() (keys []string) {
+		response, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
+		require.NoError(t, err)
+		for _, kv := range response.Kvs {
+			if kv.Lease == 0 {
+				keys = append(keys, strings.TrimPrefix(string(kv.Key), s.keys.prefix))
+			}
+		}
+		return keys
+	}
+	assert.Equal(t, []string{"epoch", "lock/rw"}, endless(), "two stores have a part in one")
+	for _, s := range []*Store{s, other} {
+		s.leases.mu.Lock()
+		ids := sortedKeys(s.leases.all)
+		s.leases.mu.Unlock()
+		for _, id := range ids {
+			_, err := s.client.Revoke(t.Context(), id)
+			require.NoError(t, err)
+		}
+	}
+	third := beside(t, s)
+	assert.True(t, third.sweep(t.Context()))
+	assert.Equal(t, []string{"epoch"}, endless())
+	assert.True(t, third.sweep(t.Context()), "this minute's sweep was made")
+}
+
+// What a store does not support is refused with the reason.
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, k := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
+		err := s.Supports(k)
+		require.ErrorIs(t, err, driver.ErrUnsupported)
+		assert.Contains(t, err.Error(), "no clock")
+	}
+	_, err := s.Acquire(t.Context(), request("me:1", 900*time.Millisecond))
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	l, err := lock.New(s, lock.Config{})
+	require.NoError(t, err)
+	defer l.Close()
+	err = l.Semaphore("a").TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+}
+
+// An acquisition that may still be applied is prevented by a release that finds nothing, also if the
+// lock was free and taken in between.
+func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	h := request("late:1", time.Minute)
+	acquire(t, s, request("other:1", time.Minute)) // the store has an etcd lease
+	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "other:1"})
+	require.NoError(t, err)
+
+	// The transaction of an acquisition that is sent, but not applied yet.
+	v, err := s.read(t.Context(), h.Name)
+	require.NoError(t, err)
+	w, err := s.load(h.Name, v, map[clientv3.LeaseID]bool{})
+	require.NoError(t, err)
+	w.change(func(w *work) []machine.Message {
+		_, sent := w.state.Acquire(w.now, endless(h))
+		w.claim(h.Owner, h.TTL)
+		return sent
+	})
+	require.NoError(t, w.settle(t.Context()))
+	require.Len(t, w.uses, 1)
+	guard := s.leases.guards(w.uses)[0]
+	s.leases.doubt(hold{h.Name, h.Owner}, w.uses)
+
+	held, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
+	require.NoError(t, err)
+	assert.False(t, held)
+	v, err = s.read(t.Context(), h.Name)
+	require.NoError(t, err)
+	response, err := s.client.Txn(context.Background()).If(
+		clientv3.Compare(clientv3.ModRevision(s.keys.lock(h.Name)), "=", v.revision), // as if it had not changed
+		clientv3.Compare(clientv3.ModRevision(w.uses[0].key), "=", guard),
+	).Then(clientv3.OpPut(s.keys.lock(h.Name), "")).Commit()
+	require.NoError(t, err)
+	assert.False(t, response.Succeeded, "the acquisition is applied after its release")
+	acquire(t, s, request("other:2", time.Minute))
+}

@@ -1,0 +1,74 @@
+package etcdstore
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// sweepEvery is how often the stores of a prefix remove records, together.
+	sweepEvery = time.Minute
+	// sweepTimeout bounds one sweep.
+	sweepTimeout = sweepEvery / 2
+)
+
+// planSweep has a sweep follow a record that no lease ends: if all stores that have a part in it
+// die, nothing else removes it.
+func (s *Store) planSweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sweeping || s.closed {
+		return
+	}
+	s.sweeping = true
+	s.running.Go(func() {
+		for left := true; left && s.ctx.Err() == nil; {
+			pause(s.ctx, sweepEvery)
+			ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
+			left = s.sweep(ctx)
+			cancel()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweeping = false
+	})
+}
+
+// sweep makes a step on each record that no lease ends, unless another store does so in this
+// minute. It reports whether there may be more.
+func (s *Store) sweep(ctx context.Context) (left bool) {
+	if l, err := s.leases.get(ctx, sweepEvery); err != nil || !s.claimSweep(ctx, l) {
+		return true
+	}
+	begin := s.keys.locks()
+	for key, end := begin, clientv3.GetPrefixRangeEnd(begin); ; {
+		response, err := s.get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf))
+		if err != nil {
+			return true
+		}
+		for _, kv := range response.Kvs {
+			key = string(kv.Key) + "\x00"
+			if kv.Lease != 0 {
+				continue
+			}
+			left = true
+			var r record
+			if name, ok := s.keys.nameOf(kv.Key); ok && decode(kv.Value, r.code) {
+				s.tidy(ctx, name, r.leases()) //nolint:errcheck // the next sweep does it
+			}
+		}
+		if !response.More {
+			return left
+		}
+	}
+}
+
+// claimSweep reports whether a sweep is due, which is this store's then.
+func (s *Store) claimSweep(ctx context.Context, l *lease) bool {
+	key := s.keys.sweep()
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
+	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, "", clientv3.WithLease(l.id))}, nil)
+	return err == nil && response.Succeeded
+}
