@@ -7,7 +7,9 @@ require (
 	github.com/antlabs/timer v0.1.4
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/leasewheel/leasewheel v0.0.0
+	github.com/leasewheel/leasewheel/lock/pgstore v0.0.0
 	github.com/ouqiang/timewheel v1.0.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -25,6 +27,9 @@ require (
 	github.com/antlabs/stl v0.0.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fatih/color v1.18.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
@@ -35,6 +40,10 @@ require (
 	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
 )
 
-replace github.com/leasewheel/leasewheel => ../..
+replace (
+	github.com/leasewheel/leasewheel => ../..
+	github.com/leasewheel/leasewheel/lock/pgstore => ../../lock/pgstore
+)

@@ -181,6 +181,13 @@ func (s *Server) answers(by time.Time) error {
 	}
 }
 
+// PID returns the id of the server's main process.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.Pid
+}
+
 // Signal sends a signal to the server's main process.
 func (s *Server) Signal(signal syscall.Signal) {
 	s.mu.Lock()
