@@ -18,11 +18,28 @@ const (
 	grantTimeout = 5 * time.Second
 )
 
-// lease is an etcd lease of this store. Holds of one TTL share it.
-type lease struct {
-	id  clientv3.LeaseID
+// class is what a lease is for. Holds of one TTL share leases, but not with anything else: what
+// keeps a lease of the store alive must not keep a hold.
+type class struct {
 	ttl time.Duration
-	key string
+	use use
+}
+
+type use uint8
+
+const (
+	forHolds   use = iota
+	forWaiting     // see Store.waiter
+	forRemains     // of records without a hold, and notes
+	forSweep       // see Store.sweep
+)
+
+// lease is an etcd lease of this store.
+type lease struct {
+	id clientv3.LeaseID
+	class
+	least time.Duration // the TTL that etcd counts: its least, if that is more
+	key   string
 
 	// Guarded by leases.mu.
 
@@ -46,8 +63,8 @@ type leases struct {
 
 	mu      sync.Mutex
 	all     map[clientv3.LeaseID]*lease // that may live
-	current map[time.Duration]*lease    // for the next holds of a TTL
-	making  map[time.Duration]*making
+	current map[class]*lease            // for the next holds of a TTL
+	making  map[class]*making
 	of      map[hold]*lease
 	// unknown has the leases of acquisitions that may still be applied.
 	unknown map[hold][]*lease
@@ -62,8 +79,8 @@ type making struct {
 
 func newLeases(s *Store) *leases {
 	return &leases{
-		s: s, all: make(map[clientv3.LeaseID]*lease), current: make(map[time.Duration]*lease),
-		making: make(map[time.Duration]*making), of: make(map[hold]*lease), unknown: make(map[hold][]*lease),
+		s: s, all: make(map[clientv3.LeaseID]*lease), current: make(map[class]*lease),
+		making: make(map[class]*making), of: make(map[hold]*lease), unknown: make(map[hold][]*lease),
 	}
 }
 
@@ -75,32 +92,37 @@ func whole(ttl time.Duration) (time.Duration, error) {
 	return ttl.Truncate(time.Second), nil
 }
 
-// get returns a lease for a hold of a TTL, of which most is left.
-func (p *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
-	return p.until(ctx, ttl, time.Time{})
+// get returns a lease of a class, of which most is left.
+func (p *leases) get(ctx context.Context, of class) (*lease, error) {
+	return p.until(ctx, of, time.Time{})
 }
 
 // after returns a lease for a hold that had another one. It does not end before that one: the
 // holder may rely on it, as it may miss the answer.
 func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.LeaseID, other bool) (*lease, error) {
 	var end time.Time
-	if l := p.own(prior); l != nil && l.ttl == ttl {
+	of := class{ttl, forHolds}
+	if l := p.own(prior); l != nil && l.class == of {
 		if end = p.endOf(l); !other && time.Until(end) > ttl*3/4 {
 			return l, nil
 		}
 	}
-	return p.until(ctx, ttl, end)
+	l, err := p.until(ctx, of, end)
+	if err == nil && l.least > ttl {
+		return nil, fmt.Errorf("a TTL of %v: the cluster's least is %v, one and a half of its election timeout: %w", ttl, l.least, driver.ErrUnsupported)
+	}
+	return l, err
 }
 
-// until returns a lease of a TTL that does not end before an instant.
-func (p *leases) until(ctx context.Context, ttl time.Duration, end time.Time) (*lease, error) {
+// until returns a lease of a class that does not end before an instant.
+func (p *leases) until(ctx context.Context, of class, end time.Time) (*lease, error) {
 	for {
 		p.mu.Lock()
-		if l := p.current[ttl]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > ttl*3/4 && !l.end.Before(end) {
+		if l := p.current[of]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > of.ttl*3/4 && !l.end.Before(end) {
 			p.mu.Unlock()
 			return l, nil
 		}
-		m := p.make(ttl)
+		m := p.make(of)
 		p.mu.Unlock()
 		select {
 		case <-m.done:
@@ -115,22 +137,22 @@ func (p *leases) until(ctx context.Context, ttl time.Duration, end time.Time) (*
 	}
 }
 
-// make has a lease granted, for all that wait for one of its TTL. The caller holds mu.
-func (p *leases) make(ttl time.Duration) *making {
-	m := p.making[ttl]
+// make has a lease granted, for all that wait for one of its class. The caller holds mu.
+func (p *leases) make(of class) *making {
+	m := p.making[of]
 	if m == nil {
 		m = &making{done: make(chan struct{})}
-		p.making[ttl] = m
+		p.making[of] = m
 		p.s.background(func(ctx context.Context) {
 			defer close(m.done)
 			ctx, cancel := context.WithTimeout(ctx, grantTimeout)
 			defer cancel()
-			m.l, m.err = p.grant(ctx, ttl)
+			m.l, m.err = p.grant(ctx, of)
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			delete(p.making, ttl)
+			delete(p.making, of)
 			if m.err == nil {
-				p.current[ttl] = m.l
+				p.current[of] = m.l
 			}
 		})
 	}
@@ -138,16 +160,16 @@ func (p *leases) make(ttl time.Duration) *making {
 }
 
 // grant makes a lease and its key.
-func (p *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 	begin := time.Now()
-	granted, err := p.s.grant(ctx, ttl)
+	granted, err := p.s.grant(ctx, of.ttl)
 	if err != nil {
 		return nil, err
 	}
-	if least := time.Duration(granted.TTL) * time.Second; least > ttl {
-		return nil, fmt.Errorf("etcdstore: a TTL of %v: the cluster's least is %v, one and a half of its election timeout: %w", ttl, least, driver.ErrUnsupported)
+	l := &lease{
+		id: granted.ID, class: of, least: time.Duration(granted.TTL) * time.Second,
+		key: p.s.keys.lease(granted.ID), end: begin.Add(of.ttl), holds: make(map[hold]time.Time),
 	}
-	l := &lease{id: granted.ID, ttl: ttl, key: p.s.keys.lease(granted.ID), end: begin.Add(ttl), holds: make(map[hold]time.Time)}
 	put, err := p.s.put(ctx, l.key, "", l.id)
 	if err != nil {
 		return nil, err
@@ -180,8 +202,8 @@ func (p *leases) ended(l *lease) {
 	p.mu.Lock()
 	l.dead = true
 	delete(p.all, l.id)
-	if p.current[l.ttl] == l {
-		delete(p.current, l.ttl)
+	if p.current[l.class] == l {
+		delete(p.current, l.class)
 	}
 	lost := make([]string, 0, len(l.holds))
 	for h := range l.holds {
@@ -261,8 +283,8 @@ func (p *leases) keepable(l *lease, at time.Time) bool {
 	defer p.mu.Unlock()
 	for _, renewed := range l.holds {
 		if at.Sub(renewed) > l.ttl/2 {
-			if p.current[l.ttl] == l {
-				delete(p.current, l.ttl)
+			if p.current[l.class] == l {
+				delete(p.current, l.class)
 			}
 			return false
 		}

@@ -82,6 +82,22 @@ func (r *record) leases() (ids []clientv3.LeaseID) {
 	return slices.Compact(ids)
 }
 
+// inOrder returns the leases by which parts of the record live, those of holders first.
+func (r *record) inOrder() (ids []clientv3.LeaseID) {
+	add := func(id clientv3.LeaseID) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, owner := range r.state.Owners() {
+		add(r.of[owner].lease)
+	}
+	for _, w := range r.waits {
+		add(w.lease)
+	}
+	return ids
+}
+
 // client is the record of a client.
 type client struct {
 	driver.Client

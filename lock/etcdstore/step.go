@@ -455,7 +455,7 @@ func (w *work) attached() []clientv3.LeaseID {
 func (w *work) operations(ctx context.Context, v version, value []byte, changed bool) (ops []clientv3.Op, err error) {
 	ids := w.leases()
 	if len(w.topics) > 0 || changed && len(ids) == 0 {
-		l, err := w.s.leases.get(ctx, remainsTTL)
+		l, err := w.s.leases.get(ctx, class{remainsTTL, forRemains})
 		if err != nil {
 			return nil, err
 		}

@@ -207,7 +207,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		if err := s.begin(ctx); err != nil {
 			return false, err
 		}
-		if fixed, err = s.leases.grant(ctx, ttl); err != nil {
+		if fixed, err = s.leases.grant(ctx, class{ttl, forHolds}); err != nil {
 			return false, unsent(err)
 		}
 	case h.Count > 0:

@@ -132,6 +132,79 @@ func TestHoldsOfOneLeaseEndApart(t *testing.T) {
 	assert.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"), "the renewed hold was moved")
 }
 
+// What keeps the store's own leases alive keeps no hold, of whatever TTL.
+func TestLeasesOfTheStoreHaveNoHolds(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	waiting := &driver.Hold{Kind: driver.KindMutex, Name: "w", Owner: "me:1", Count: 1, TTL: waitTTL}
+	sub, err := s.Subscribe(t.Context(), waiting, func(driver.Notice) {})
+	require.NoError(t, err)
+	defer sub.Close()
+	for _, ttl := range []time.Duration{waitTTL, remainsTTL, sweepEvery} {
+		h := request("me:2", ttl)
+		acquire(t, s, h)
+		own := s.leases.own(leaseOf(t, s, "a", h.Owner))
+		require.NotNil(t, own)
+		assert.Equal(t, forHolds, own.use, "%v", ttl)
+		h.Count = 0
+		_, err = s.Release(t.Context(), h)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, forWaiting, s.leases.own(s.waiting).use)
+}
+
+// Tokens are revisions: neither a clock that is set back nor a record that is gone makes one smaller.
+func TestTokensAreRevisions(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	first := acquire(t, s, request("me:1", time.Minute))
+	v, err := s.read(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, s.epochBase()+v.revision, first.Token)
+	_, err = s.client.Delete(t.Context(), s.keys.lock("a"))
+	require.NoError(t, err)
+	other := beside(t, s)
+	other.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	second := acquire(t, other, request("you:1", time.Minute))
+	assert.Greater(t, second.Token, first.Token)
+}
+
+// A hold whose etcd lease has ended is over, also if its record is not: another store has a part in
+// that.
+func TestEndedLeaseHasNoHolds(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	read := func(owner string, count int64) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: count, TTL: time.Minute}
+	}
+	acquire(t, beside(t, s), read("you:1", 1))
+	for _, request := range []func() bool{
+		func() bool {
+			a, err := s.Acquire(t.Context(), read("me:1", 2))
+			require.NoError(t, err)
+			return a.Verdict == driver.Granted
+		},
+		func() bool {
+			held, err := s.Release(t.Context(), read("me:1", 0))
+			require.NoError(t, err)
+			return held
+		},
+		func() bool {
+			items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: driver.KindRead, TTL: time.Minute}}
+			s.Renew(t.Context(), items)
+			require.NoError(t, items[0].Err)
+			return items[0].Outcome == renewal.Renewed
+		},
+	} {
+		acquire(t, s, read("me:1", 1))
+		id := leaseOf(t, s, "a", "me:1")
+		_, err := s.client.Revoke(t.Context(), id)
+		require.NoError(t, err)
+		eventually(t, "the store notices it", func() bool { return s.leases.own(id) == nil })
+		assert.False(t, request())
+	}
+}
+
 // Holds that are renewed stay on one etcd lease, and a renewal of all takes one keepalive.
 func TestHoldsShareALease(t *testing.T) {
 	t.Parallel()

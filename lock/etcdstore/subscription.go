@@ -243,7 +243,7 @@ func (s *Store) watched(id clientv3.LeaseID) bool {
 
 // watchPeers has this store notice when a lease ends that is before its waiters for a name.
 func (s *Store) watchPeers(o outcome) {
-	ids := o.leases()
+	ids := o.inOrder()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs[o.name] == nil || s.closed {
@@ -313,7 +313,7 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 	if l := s.leases.own(waiting); waiting != 0 && l != nil {
 		return l, nil
 	}
-	l, err := s.leases.get(ctx, waitTTL)
+	l, err := s.leases.get(ctx, class{waitTTL, forWaiting})
 	if err != nil {
 		return nil, err
 	}

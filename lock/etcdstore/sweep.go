@@ -39,7 +39,7 @@ func (s *Store) planSweep() {
 // sweep makes a step on each record that no lease ends, unless another store does so in this
 // minute. It reports whether there may be more.
 func (s *Store) sweep(ctx context.Context) (left bool) {
-	if l, err := s.leases.get(ctx, sweepEvery); err != nil || !s.claimSweep(ctx, l) {
+	if l, err := s.leases.get(ctx, class{sweepEvery, forSweep}); err != nil || !s.claimSweep(ctx, l) {
 		return true
 	}
 	begin := s.keys.locks()
