@@ -63,11 +63,6 @@ func (m *Mutex) ready(ctx context.Context) error {
 	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
 		return err
 	}
-	if m.kind == driver.KindPermit {
-		if err := inRange("count", m.permits, 1, driver.MaxSeveral); err != nil {
-			return err
-		}
-	}
 	return m.locker.ready(ctx, m.name)
 }
 
@@ -93,22 +88,13 @@ func (m *Mutex) setHold(a *acquisition) error {
 	}
 	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
 	a.hold.Queue.Reserve = int64(m.options.Passes)
-	kind := &kinds[m.kind]
-	if kind.owner != nil {
-		a.hold.Owner = kind.owner(m.permits)
-	}
-	if kind.complete != nil {
-		if err := kind.complete(m, a); err != nil {
-			return err
-		}
-	}
-	if a.wait && kind.places {
+	if a.wait && kinds[m.kind].places {
 		a.hold.Queue.Keep = placeTTL
 	}
-	if a.wait && m.writersFirst {
-		a.hold.ReadWrite.BlockReaders = placeTTL
+	if m.complete == nil {
+		return nil
 	}
-	return nil
+	return m.complete(a)
 }
 
 // newHold returns a hold with a unique owner.
@@ -116,10 +102,18 @@ func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driv
 	return &driver.Hold{
 		Kind:  kind,
 		Name:  name,
-		Owner: l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10),
+		Owner: l.newOwner(kind, 0),
 		Count: 1,
 		TTL:   ttl,
 	}
+}
+
+// newOwner returns a new owner of so many permits, if the kind has such.
+func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
+	if owner := kinds[kind].owner; owner != nil {
+		return owner(permits)
+	}
+	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
 }
 
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its

@@ -26,18 +26,15 @@ type traits struct {
 	minHold, passes bool
 	// owner returns a new owner of a hold of that many permits; nil: the locker's next.
 	owner func(permits int64) string
-	// complete completes the hold of an acquisition, or refuses it; nil: nothing is to be
-	// added.
-	complete func(m *Mutex, a *acquisition) error
 }
 
 var kinds = [...]traits{
 	driver.KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true},
 	driver.KindFair:      {reentrant: true, places: true, minHold: true},
-	driver.KindRead:      {reentrant: true, joint: true, further: true, complete: readUnderWriter},
-	driver.KindWrite:     {reentrant: true, complete: refuseUpgrade},
+	driver.KindRead:      {reentrant: true, joint: true, further: true},
+	driver.KindWrite:     {reentrant: true},
 	driver.KindSemaphore: {permits: true, endless: true},
-	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner, complete: severalPermits},
+	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner},
 	driver.KindLatch:     {},
 }
 

@@ -81,13 +81,13 @@ func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 // Mutex is a handle on what can be held: a reentrant lock, one side of a [ReadWrite] lock, or
 // permits of [Permits], which are not reentrant.
 type Mutex struct {
-	locker       *Locker
-	kind         driver.Kind
-	name         string
-	options      Options
-	writersFirst bool  // see [ReadWrite.WritersFirst]
-	permits      int64 // of one lease, for KindPermit
-	maxWait      maxWait
+	locker  *Locker
+	kind    driver.Kind
+	name    string
+	options Options
+	maxWait maxWait
+	// complete completes the hold of an acquisition, or refuses it; nil: nothing is to be added.
+	complete func(*acquisition) error
 }
 
 // Mutex returns a handle on the lock called name.

@@ -30,7 +30,12 @@ func (p *Permits) One() *Mutex { return p.Several(1) }
 // Several returns a handle on n permits, 1 to [driver.MaxSeveral], which are taken, renewed
 // and returned together.
 func (p *Permits) Several(n int64) *Mutex {
-	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, permits: n}
+	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, complete: func(a *acquisition) error {
+		if n > 1 {
+			a.hold.Owner, a.hold.Semaphore.Permits = newPermitOwner(n), n
+		}
+		return inRange("count", n, 1, driver.MaxSeveral)
+	}}
 }
 
 // TrySetPermits is [Semaphore.TrySetPermits].
@@ -78,12 +83,4 @@ func newPermitOwner(n int64) string {
 		owner += "*" + strconv.FormatInt(n, 10)
 	}
 	return owner
-}
-
-// severalPermits gives a hold the number of its permits, if it is more than one.
-func severalPermits(m *Mutex, a *acquisition) error {
-	if m.permits > 1 {
-		a.hold.Semaphore.Permits = m.permits
-	}
-	return nil
 }

@@ -33,17 +33,22 @@ func (rw *ReadWrite) WritersFirst() *ReadWrite {
 
 // Read returns a handle on the read side.
 func (rw *ReadWrite) Read() *Mutex {
-	return &Mutex{locker: rw.locker, kind: driver.KindRead, name: rw.name}
+	return &Mutex{locker: rw.locker, kind: driver.KindRead, name: rw.name, complete: readUnderWriter}
 }
 
 // Write returns a handle on the write side.
 func (rw *ReadWrite) Write() *Mutex {
-	return &Mutex{locker: rw.locker, kind: driver.KindWrite, name: rw.name, writersFirst: rw.writersFirst}
+	return &Mutex{locker: rw.locker, kind: driver.KindWrite, name: rw.name, complete: func(a *acquisition) error {
+		if a.wait && rw.writersFirst {
+			a.hold.ReadWrite.BlockReaders = placeTTL
+		}
+		return refuseUpgrade(a)
+	}}
 }
 
 // readUnderWriter lets a read of the write lock's holder join that lock.
-func readUnderWriter(m *Mutex, a *acquisition) error {
-	if w := ownershipIn(a.ctx, m.locker, driver.KindWrite, m.name); w != nil && w.held() {
+func readUnderWriter(a *acquisition) error {
+	if w := ownershipIn(a.ctx, a.locker, driver.KindWrite, a.hold.Name); w != nil && w.held() {
 		a.hold.ReadWrite.Under = w.lease.Owner()
 	}
 	return nil
@@ -51,13 +56,13 @@ func readUnderWriter(m *Mutex, a *acquisition) error {
 
 // refuseUpgrade returns an error if the context carries the ownership of the read lock: the
 // owner would wait for itself.
-func refuseUpgrade(m *Mutex, a *acquisition) error {
-	r := ownershipIn(a.ctx, m.locker, driver.KindRead, m.name)
+func refuseUpgrade(a *acquisition) error {
+	r := ownershipIn(a.ctx, a.locker, driver.KindRead, a.hold.Name)
 	if r == nil || !r.held() {
 		return nil
 	}
 	if err := r.lease.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %q", ErrUpgrade, m.name)
+	return fmt.Errorf("%w: %q", ErrUpgrade, a.hold.Name)
 }

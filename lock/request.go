@@ -135,10 +135,7 @@ func (r *request) abandonUnknown() {
 func (r *request) renewOwner() {
 	r.abandonUnknown()
 	h := *r.hold
-	h.Owner = r.locker.newHold(h.Kind, h.Name, h.TTL).Owner
-	if owner := kinds[h.Kind].owner; owner != nil {
-		h.Owner = owner(h.Semaphore.Permits)
-	}
+	h.Owner = r.locker.newOwner(h.Kind, h.Semaphore.Permits)
 	r.hold = &h
 }
 

@@ -49,21 +49,19 @@ package driver
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// A new kind of lock: kind.go (at the end), fields of hold.go Hold; a row of lock/kind.go
-// kinds, a handle such as lock/fair.go, lock/quorum/store.go reasons;
-// lock/redisstore/format.go kinds, a Go file with its row and scripts such as
-// lock/redisstore/fair.go fair and lock/redisstore/internal/lua/fair_acquire.lua; if it is a
-// hash, lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua
-// and lock/redisstore/internal/lua/force.lua; lock/redisstore/doc.go; cmd/leasewheel/internal/look/report.go kindNames,
-// docs/lock.schema.json, SECURITY.md.
-// Tests: a group in lock/driver/drivertest/suite.go, run by
-// lock/locktest/backend/suite_test.go and lock/redisstore/conformance_real_test.go; the
-// tables of kinds in lock/redisstore/bounds_test.go, lock/redisstore/deadline_test.go,
-// lock/redisstore/memory_test.go, lock/redisstore/reply_test.go; in the fault bench
-// lock/locktest/chaos/plan.go, lock/locktest/chaos/names.go,
-// lock/locktest/chaos/driver_lock.go, lock/locktest/chaos/check_model.go,
-// lock/locktest/chaos/check_exclusion.go, lock/locktest/chaos/check_tokens.go,
-// lock/locktest/chaos/quiet.go; grep -r KindFair finds the tables of kinds in other tests.
+// A new kind of lock: kind.go kinds (at the end), fields of hold.go Hold if it asks for more;
+// lock/kind.go kinds, a handle such as lock/fair.go; lock/internal/machine/state.go kinds, a
+// file with its steps such as lock/internal/machine/fair.go; lock/redisstore/format.go kinds, a
+// Go file with its row such as lock/redisstore/fair.go fair and its scripts such as
+// lock/redisstore/internal/lua/fair_acquire.lua. If inspection knows it by a key of its own:
+// lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua. For a
+// command that no script had: lock/redisstore/internal/lua/rights.lua. The documents:
+// lock/internal/machine/doc.go, lock/redisstore/doc.go, docs/lock.schema.json, SECURITY.md.
+// Tests: a file such as lock/driver/drivertest/fair_tests.go, its row in
+// lock/driver/drivertest/suite.go, lock/redisstore/differential_test.go mixes. Others have
+// tables of kinds: lock/redisstore/bounds_test.go, lock/redisstore/deadline_test.go,
+// lock/redisstore/memory_test.go, lock/redisstore/reply_test.go; the fault bench has a world of
+// each kind: lock/locktest/chaos/plan.go, lock/locktest/chaos/check_model.go.
 //
 // Names, limits and keys: name.go, limits.go, lock/redisstore/keys.go.
 // Tests: name_test.go, lock/redisstore/names_test.go, lock/redisstore/prefix_test.go.

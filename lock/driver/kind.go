@@ -23,22 +23,23 @@ const (
 	KindLatch
 )
 
+// kinds are the names of the kinds, in full and in one word.
+var kinds = [...]struct{ name, word string }{
+	KindMutex:     {"mutex", "mutex"},
+	KindFair:      {"fair lock", "fair"},
+	KindRead:      {"read lock", "read"},
+	KindWrite:     {"write lock", "write"},
+	KindSemaphore: {"semaphore", "semaphore"},
+	KindPermit:    {"expiring permit", "permits"},
+	KindLatch:     {"countdown latch", "latch"},
+}
+
 func (k Kind) String() string {
-	switch k {
-	case KindMutex:
-		return "mutex"
-	case KindFair:
-		return "fair lock"
-	case KindRead:
-		return "read lock"
-	case KindWrite:
-		return "write lock"
-	case KindSemaphore:
-		return "semaphore"
-	case KindPermit:
-		return "expiring permit"
-	case KindLatch:
-		return "countdown latch"
+	if int(k) < len(kinds) {
+		return kinds[k].name
 	}
 	return "unknown"
 }
+
+// Word is the name of a kind in one word, as the command and stores use it.
+func (k Kind) Word() string { return kinds[k].word }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -309,18 +308,18 @@ func TestCheckComparesTheClocksOfMasters(t *testing.T) {
 	assert.Contains(t, found[0].Promise, "permits, and messages of delay queues")
 }
 
-// leastRights returns the rules of the users that SECURITY.md describes: the least, and for
-// each further use.
-func leastRights(t *testing.T) [][]string {
-	t.Helper()
-	text, err := os.ReadFile("../../SECURITY.md")
-	require.NoError(t, err)
-	var blocks [][]string
-	for _, block := range regexp.MustCompile("(?s)\n```\n((?:user |  ).*?)```").FindAllSubmatch(text, -1) {
-		blocks = append(blocks, strings.Fields(strings.Replace(string(block[1]), ">PASSWORD", ">secret", 1)))
+// rightsOf returns the rules of a user with some uses, and what a connection needs.
+func rightsOf(uses ...redisstore.Use) []string {
+	rules := strings.Fields("on >secret resetkeys resetchannels -@all +hello +ping +eval +evalsha +subscribe +unsubscribe")
+	for _, u := range uses {
+		for i, texts := range [][]string{u.Keys, u.Channels, u.Commands} {
+			for _, text := range texts {
+				rules = append(rules, "~&+"[i:i+1]+text)
+			}
+		}
 	}
-	blocks[0] = blocks[0][2:] // "user leasewheel"
-	return blocks
+	slices.Sort(rules[5:])
+	return slices.Compact(rules)
 }
 
 // as returns a client of a user with these rules.
@@ -338,26 +337,35 @@ func as(t *testing.T, server *redistest.Server, user string, rules []string) *re
 	return client
 }
 
-// The user that SECURITY.md describes has the rights that it needs, and every one that is
-// taken from it is named.
+// The user of Uses has the rights that it needs, and every one that is taken from it is named.
 func TestCheckNamesEachMissingRight(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, durable())
 	o := driver.CheckOptions{TTL: longTTL, Name: "orders:"}
-	blocks := leastRights(t)
-	report := check(t, as(t, server, "least", blocks[0]), redisstore.Config{}, o)
+	var kinds []redisstore.Use // mutexes first
+	var plainLocks redisstore.Use
+	for _, u := range redisstore.Uses("orders:*") {
+		switch u.Flag {
+		case "plain":
+			plainLocks = u
+		case "inspect", "force":
+		default:
+			kinds = append(kinds, u)
+		}
+	}
+	least, all := rightsOf(kinds[0]), rightsOf(kinds...)
+	report := check(t, as(t, server, "least", least), redisstore.Config{}, o)
 	for _, f := range report.Findings {
 		assert.Equal(t, driver.SeverityNote, f.Severity, "%+v", f)
 	}
-	assert.Len(t, about(report, "rights"), 3, "fair locks, read-write locks, semaphores")
+	assert.Len(t, about(report, "rights"), len(kinds)-1, "one for each further use")
 	assert.Len(t, about(report, "info"), 1)
 	assert.Len(t, about(report, "config"), 1)
 	assert.Equal(t, "master", report.Servers[0].Role, "by HELLO")
 	assert.Regexp(t, `^(redis|valkey) \d`, report.Servers[0].Version)
 
-	all := slices.Concat(blocks[0], blocks[1], blocks[2], blocks[3])
 	assert.Empty(t, about(check(t, as(t, server, "all", all), redisstore.Config{}, o), "rights"))
-	plain := as(t, server, "plain", slices.Concat(blocks[0], blocks[4]))
+	plain := as(t, server, "plain", rightsOf(kinds[0], plainLocks))
 	assert.Empty(t, about(check(t, plain, redisstore.Config{Format: redisstore.FormatPlain}, o), "rights"))
 	found := about(check(t, as(t, server, "least", nil), redisstore.Config{Replicas: 1}, o), "rights")
 	require.NotEmpty(t, found)
@@ -385,27 +393,18 @@ func TestCheckNamesEachMissingRight(t *testing.T) {
 		assert.Contains(t, rights[0].Found, want, rule)
 	}
 	tried := 0
-	for _, rule := range blocks[0] {
-		if slices.Contains([]string{"on", ">secret", "resetkeys", "resetchannels", "-@all", "+hello"}, rule) {
+	for _, rule := range all {
+		severity := driver.SeverityNote
+		switch {
+		case slices.Contains([]string{"on", ">secret", "resetkeys", "resetchannels", "-@all", "+hello"}, rule):
 			continue
+		case rule != "+ping" && slices.Contains(least, rule):
+			severity = driver.SeverityError
 		}
-		if rule == "+ping" {
-			missing(all, rule, driver.SeverityNote)
-			continue
-		}
-		missing(all, rule, driver.SeverityError)
+		missing(all, rule, severity)
 		tried++
 	}
-	assert.Greater(t, tried, 25)
-	for i, extra := range [][]string{blocks[1], blocks[2], blocks[3]} {
-		for _, rule := range extra {
-			if !slices.Contains(blocks[0], rule) {
-				missing(all, rule, driver.SeverityNote)
-				tried++
-			}
-		}
-		assert.Greater(t, tried, 25+3*i)
-	}
+	assert.Greater(t, tried, 35)
 
 	// Without a name the rights of this user cannot be tried: that is no error.
 	report = check(t, as(t, server, "least", nil), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})

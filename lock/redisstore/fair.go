@@ -22,7 +22,6 @@ func placesKey(at key) key   { return derive("leasewheel_lock_places", at) }
 
 // fair keeps [driver.KindFair]: Redisson's RFairLock, a mutex with a queue.
 var fair = kind{
-	mode: "fair",
 	handlers: func(r request) []handler {
 		return []handler{{channelKey(r.at) + ":" + key(r.Owner), askAgain}} // the waiter's own
 	},

@@ -31,14 +31,14 @@ type format struct {
 	kinds []*kind // by driver.Kind
 	// inspect returns the call that describes a lock. named is set if the caller asked for it
 	// by name, and as is the kind then: other programs have keys that look like locks, too.
-	inspect func(r request, as *kind, named bool) *transport.Call
+	inspect func(r request, as driver.Kind, named bool) *transport.Call
 	// force returns the call that frees a lock, and publishes the release as its kind does.
 	force func(r request) *transport.Call
 }
 
 var formats = [...]format{
 	FormatRedisson: {"redisson", kinds, inspectRedisson, forceRedisson},
-	FormatPlain: {"plain", []*kind{&plainMutex}, func(r request, _ *kind, named bool) *transport.Call {
+	FormatPlain: {"plain", []*kind{&plainMutex}, func(r request, _ driver.Kind, named bool) *transport.Call {
 		return plainCall(r.at, "", named)
 	}, func(r request) *transport.Call { return plainCall(r.at, r.publish, true) }},
 }

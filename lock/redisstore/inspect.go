@@ -52,11 +52,11 @@ var _ driver.Inspector = (*Store)(nil)
 // Inspect describes one lock. One round trip reads its holders and waiters, a second one
 // their clients.
 func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (driver.Info, error) {
-	r, k, err := s.request(ctx, as, name)
+	r, _, err := s.request(ctx, as, name)
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return info(ctx, r, name, s.format.inspect(r, k, true))
+	return info(ctx, r, name, s.format.inspect(r, as, true))
 }
 
 // ForceRelease frees a lock in one script, which also publishes the release as that kind
@@ -85,27 +85,26 @@ func info(ctx context.Context, r request, name string, c *transport.Call) (drive
 
 // inspectRedisson describes a lock of any kind. If the caller asked for it by name, its
 // holder's owner may have any form.
-func inspectRedisson(r request, as *kind, named bool) *transport.Call {
+func inspectRedisson(r request, as driver.Kind, named bool) *transport.Call {
 	mode, channel, asked := "", semaphoreChannel(r.at), 0
 	if named {
 		asked = 1
 	}
-	if as.counter != nil {
-		mode, channel = as.mode, as.counting(r.store, r.at, "")[1]
+	if k := kinds[as]; k.counter != nil {
+		mode, channel = as.Word(), k.counting(r.store, r.at, "")[1]
 	}
 	return newCall(inspectLock,
-		append(lockKeys(r.at), permitsKey(r.at)),
+		slices.Insert(lockKeys(r.at), 0, permitsKey(r.at)),
 		driver.MaxTold, r.publish, string(waitChannel(r.at)), mode, string(channel), asked)
 }
 
 func forceRedisson(r request) *transport.Call {
 	return newCall(forceLock,
-		append(lockKeys(r.at), channelKey(r.at), readWriteChannel(r.at)),
+		slices.Insert(lockKeys(r.at), 0, channelKey(r.at), readWriteChannel(r.at)),
 		driver.MaxTold, r.publish, string(waitChannel(r.at)))
 }
 
-// lockKeys are the keys of any kind of lock that is a hash. inspect.lua and force.lua count
-// on their number and order.
+// lockKeys are the keys of any kind of lock that is a hash, in the order of inspect_lock.lua.
 func lockKeys(at key) []key {
 	return []key{
 		at, tokenKey(at), queueKey(at), timeoutsKey(at), placesKey(at), waitQueueKey(at),
@@ -132,7 +131,11 @@ func describe(name string, reply any) (driver.Info, error) {
 		info.Foreign = key
 	}
 	info.Count, info.Counted = integer(count), count != ""
-	info.Kind = driver.Kind(max(slices.IndexFunc(kinds, func(k *kind) bool { return k.mode == mode }), 0))
+	for k := range kinds {
+		if as := driver.Kind(k); as.Word() == mode {
+			info.Kind = as
+		}
+	}
 	for h := range slices.Chunk(holders, 3) {
 		if info.Kind == driver.KindPermit {
 			info.Holders = append(info.Holders, permitHolder(h))

@@ -15,8 +15,6 @@ import (
 // kind is one kind of lock in one format. Each has a file of its own, with its scripts and
 // keys, and the two sides of a read-write lock have one.
 type kind struct {
-	// mode is the name in scripts, "" for a mutex.
-	mode string
 	// handlers returns the channels of the hold's waiter.
 	handlers func(r request) []handler
 

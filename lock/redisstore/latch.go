@@ -11,7 +11,6 @@ var (
 
 // latch keeps [driver.KindLatch]: Redisson's RCountDownLatch. A wait takes nothing.
 var latch = kind{
-	mode: "latch",
 	handlers: func(r request) (handlers []handler) {
 		for _, channel := range latchChannels(r.at) {
 			handlers = append(handlers, handler{channel, askAgain})

@@ -226,7 +226,7 @@ func (l *lister) page(at *redis.Client, locks []key) bool {
 func (l *lister) inspect(ctx context.Context, locks []key) (infos []*driver.Info, failure error) {
 	calls := make([]*transport.Call, len(locks))
 	for i, at := range locks {
-		calls[i] = l.store.format.inspect(request{store: l.store, at: at, publish: l.publish}, &mutex, false)
+		calls[i] = l.store.format.inspect(request{store: l.store, at: at, publish: l.publish}, driver.KindMutex, false)
 	}
 	var refused []key // for the reason refusal
 	var refusal error

@@ -20,7 +20,6 @@ var (
 
 // permit keeps [driver.KindPermit]: Redisson's RPermitExpirableSemaphore.
 var permit = kind{
-	mode:     "permits",
 	handlers: semaphoreHandlers,
 	acquire: func(r request) (*transport.Call, error) {
 		if r.Count > 1 {

@@ -48,7 +48,6 @@ func readWriteHandlers(r request) []handler {
 
 // read keeps [driver.KindRead]: the read side of Redisson's RReadWriteLock.
 var read = kind{
-	mode:     "read",
 	handlers: readWriteHandlers,
 	acquire: func(r request) (*transport.Call, error) {
 		return newCall(readAcquire,
@@ -80,7 +79,6 @@ func readWriteReaches(of subject) (keys, channels []key) {
 
 // write keeps [driver.KindWrite]: the write side of Redisson's RReadWriteLock.
 var write = kind{
-	mode:     "write",
 	handlers: readWriteHandlers,
 	acquire: func(r request) (*transport.Call, error) {
 		return newCall(writeAcquire,

@@ -17,7 +17,6 @@ var (
 // owners. The server therefore remembers requests, so that a repeated one does not take,
 // or give, twice.
 var semaphore = kind{
-	mode:     "semaphore",
 	handlers: semaphoreHandlers,
 	acquire: func(r request) (*transport.Call, error) {
 		return newCall(semaphoreAcquire,

@@ -49,16 +49,7 @@ var mutexTests = []test{
 
 // mutex returns a handle of the tested kind.
 func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
-	switch b.kind {
-	case driver.KindFair:
-		return l.Fair(b.name(name))
-	case driver.KindRead:
-		return l.ReadWrite(b.name(name)).Read()
-	case driver.KindWrite:
-		return l.ReadWrite(b.name(name)).Write()
-	default:
-		return l.Mutex(b.name(name))
-	}
+	return b.handle(l, b.name(name))
 }
 
 func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {

@@ -103,21 +103,25 @@ func Run(t *testing.T, s Suite) {
 	if s.Step > 0 {
 		setTTL.Do(func() { ttl += s.Step })
 	}
+	mutex := (*lock.Locker).Mutex
+	read := func(l *lock.Locker, name string) *lock.Mutex { return l.ReadWrite(name).Read() }
+	write := func(l *lock.Locker, name string) *lock.Mutex { return l.ReadWrite(name).Write() }
 	for _, group := range []struct {
-		name  string
-		kind  driver.Kind
-		tests []test
+		name   string
+		kind   driver.Kind
+		handle func(*lock.Locker, string) *lock.Mutex
+		tests  []test
 	}{
-		{"Store", driver.KindMutex, slices.Concat(storeTests, queueTests)},
-		{"Mutex", driver.KindMutex, mutexTests},
-		{"Multi", driver.KindMutex, multiTests},
-		{"Fair", driver.KindFair, fairTests},
-		{"Write", driver.KindWrite, writeTests},
-		{"ReadWrite", driver.KindRead, readWriteTests},
-		{"Semaphore", driver.KindSemaphore, semaphoreTests},
-		{"Permits", driver.KindPermit, permitTests},
-		{"Latch", driver.KindLatch, latchTests},
-		{"Inspect", driver.KindMutex, inspectTests},
+		{"Store", driver.KindMutex, mutex, slices.Concat(storeTests, queueTests)},
+		{"Mutex", driver.KindMutex, mutex, mutexTests},
+		{"Multi", driver.KindMutex, mutex, multiTests},
+		{"Fair", driver.KindFair, (*lock.Locker).Fair, fairTests},
+		{"Write", driver.KindWrite, write, writeTests},
+		{"ReadWrite", driver.KindRead, read, readWriteTests},
+		{"Semaphore", driver.KindSemaphore, mutex, semaphoreTests},
+		{"Permits", driver.KindPermit, mutex, permitTests},
+		{"Latch", driver.KindLatch, mutex, latchTests},
+		{"Inspect", driver.KindMutex, mutex, inspectTests},
 	} {
 		if !s.keeps(group.kind) || s.Tested != nil && !slices.Contains(s.Tested, group.kind) {
 			continue
@@ -127,7 +131,7 @@ func Run(t *testing.T, s Suite) {
 				t.Parallel() // with the other groups: most of the time is spent waiting
 			}
 			for _, test := range group.tests {
-				t.Run(test.name, func(t *testing.T) { s.run(t, group.kind, test.run) })
+				t.Run(test.name, func(t *testing.T) { s.run(t, &bench{kind: group.kind, handle: group.handle}, test.run) })
 			}
 		})
 	}
@@ -142,17 +146,19 @@ type test struct {
 	run  func(*bench)
 }
 
-func (s Suite) run(t *testing.T, kind driver.Kind, test func(*bench)) {
+func (s Suite) run(t *testing.T, b *bench, test func(*bench)) {
+	begin := func(t *testing.T, ctx context.Context) {
+		b.T, b.Backend, b.suite, b.ctx = t, s.Backend(t), s, ctx
+		test(b)
+	}
 	if !s.Bubble {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 		defer cancel()
-		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind, ctx: ctx})
+		begin(t, ctx)
 		return
 	}
-	synctest.Test(t, func(t *testing.T) {
-		test(&bench{T: t, Backend: s.Backend(t), suite: s, kind: kind, ctx: t.Context()})
-	})
+	synctest.Test(t, func(t *testing.T) { begin(t, t.Context()) })
 }
 
 // needing returns the test for a backend that has what the test needs.
@@ -187,6 +193,8 @@ type bench struct {
 	suite Suite
 	kind  driver.Kind // of the tested locks
 	ctx   context.Context
+	// handle returns a handle of the tested kind, or a mutex.
+	handle func(l *lock.Locker, name string) *lock.Mutex
 }
 
 // Context returns a context that ends with the test, or after tooLong.

@@ -11,7 +11,7 @@ import (
 // Inspect describes the name, see [driver.Inspector], except for the records of clients.
 func (s *State) Inspect(now time.Time, as driver.Kind) (info driver.Info) {
 	s.begin(now)
-	switch counts := as >= driver.KindSemaphore; {
+	switch counts := modes[as] == free; {
 	case counts && s.lock.mode != free:
 		info.Foreign, info.TTL = "hash", s.left(s.lock.ends)
 	case counts, s.count.exists && len(s.permits.expire) > 0:

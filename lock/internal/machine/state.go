@@ -87,26 +87,30 @@ func Topics(h *driver.Hold) []Topic {
 		return []Topic{mutexTopic, grantsTo(h.Owner)}
 	case driver.KindFair:
 		return []Topic{fairTopic(h.Owner)}
-	case driver.KindRead, driver.KindWrite:
-		return []Topic{readWriteTopic}
-	case driver.KindSemaphore, driver.KindPermit:
-		return []Topic{semaphoreTopic}
 	}
-	return []Topic{latchTopic}
+	return []Topic{kinds[h.Kind].topic}
+}
+
+// modes are what locks of each kind are while they are held. A kind without one has a count, and
+// the others have owners with a number of holds.
+var modes = [...]mode{
+	driver.KindMutex: exclusive, driver.KindFair: exclusive, driver.KindRead: reading, driver.KindWrite: writing,
+	driver.KindSemaphore: free, driver.KindPermit: free, driver.KindLatch: free,
 }
 
 // kinds are the steps of each kind.
 var kinds = [...]struct {
+	topic   Topic // of all waiters
 	acquire func(*State, *driver.Hold) driver.Answer
 	release func(*State, *driver.Hold) (held bool)
 }{
-	driver.KindMutex:     {(*State).acquireMutex, (*State).releaseMutex},
-	driver.KindFair:      {(*State).acquireFair, (*State).releaseFair},
-	driver.KindRead:      {(*State).acquireRead, (*State).releaseRead},
-	driver.KindWrite:     {(*State).acquireWrite, (*State).releaseWrite},
-	driver.KindSemaphore: {(*State).acquireSemaphore, (*State).releaseSemaphore},
-	driver.KindPermit:    {(*State).acquirePermits, (*State).releasePermits},
-	driver.KindLatch:     {(*State).acquireLatch, (*State).releaseLatch},
+	driver.KindMutex:     {mutexTopic, (*State).acquireMutex, (*State).releaseMutex},
+	driver.KindFair:      {Topic{}, (*State).acquireFair, (*State).releaseFair},
+	driver.KindRead:      {readWriteTopic, (*State).acquireRead, (*State).releaseRead},
+	driver.KindWrite:     {readWriteTopic, (*State).acquireWrite, (*State).releaseWrite},
+	driver.KindSemaphore: {semaphoreTopic, (*State).acquireSemaphore, (*State).releaseSemaphore},
+	driver.KindPermit:    {semaphoreTopic, (*State).acquirePermits, (*State).releasePermits},
+	driver.KindLatch:     {latchTopic, (*State).acquireLatch, (*State).releaseLatch},
 }
 
 func (s *State) listening(t Topic) int {
@@ -124,7 +128,7 @@ func (s *State) Acquire(now time.Time, h *driver.Hold) (driver.Answer, []Message
 	switch {
 	case h.Kind != driver.KindSemaphore && s.foreignTo(h.Kind):
 		return s.foreign(), nil
-	case h.Kind <= driver.KindWrite && h.Count > 1 && !s.holds(h):
+	case modes[h.Kind] != free && h.Count > 1 && !s.holds(h):
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	}
 	return kinds[h.Kind].acquire(s, h), s.messages
@@ -156,7 +160,7 @@ func (s *State) Release(now time.Time, h *driver.Hold) (held bool, _ []Message) 
 		return s.Renew(now, &kept).Verdict == driver.Granted, nil
 	}
 	s.begin(now)
-	if h.Kind <= driver.KindWrite && h.Count > 0 && s.holds(h) {
+	if modes[h.Kind] != free && h.Count > 0 && s.holds(h) {
 		s.lower(h)
 		return true, nil
 	}
@@ -202,25 +206,22 @@ func (s *State) Renew(now time.Time, h *driver.Hold) (a driver.Answer) {
 
 // holds reports whether the owner has a hold of a lock.
 func (s *State) holds(h *driver.Hold) bool {
-	switch h.Kind {
-	case driver.KindRead:
+	if h.Kind == driver.KindRead {
 		return s.lock.readers[h.Owner].end() >= s.ms
-	case driver.KindWrite:
-		return s.lock.mode == writing && s.lock.owner == h.Owner
 	}
-	return s.lock.mode == exclusive && s.lock.owner == h.Owner
+	return s.lock.mode != free && s.lock.mode == modes[h.Kind] && s.lock.owner == h.Owner
 }
 
 // foreignTo reports whether a name is in another use than the kind's: a lock is foreign to
 // counts, a count to locks, and a mutex to read-write locks.
 func (s *State) foreignTo(k driver.Kind) bool {
-	switch k {
-	case driver.KindMutex, driver.KindFair:
+	switch modes[k] {
+	case free:
+		return s.lock.mode != free
+	case exclusive:
 		return s.count.exists
-	case driver.KindRead, driver.KindWrite:
-		return s.count.exists || s.lock.mode == exclusive
 	}
-	return s.lock.mode != free
+	return s.count.exists || s.lock.mode == exclusive
 }
 
 func (s *State) foreign() driver.Answer {
@@ -250,6 +251,44 @@ func (s *State) SetToken(token int64) { s.token = token }
 // Lose drops everything but the last token, as a store that loses its data, without a message.
 func (s *State) Lose() {
 	*s = State{Listening: s.Listening, Others: s.Others, OthersListening: s.OthersListening, token: s.token}
+}
+
+// Code writes or reads all that is stored of a state, but not what its store knows.
+func (s *State) Code(c *Coder) {
+	ends := func(e *end) { Int(c, e) }
+	l := &s.lock
+	Int(c, &l.mode)
+	c.Text(&l.owner)
+	Int(c, &l.holds)
+	Map(c, &l.readers, func(r *reader) { List(c, (*[]end)(r), ends) })
+	ends(&l.ends)
+	List(c, &s.queue.waiters, func(w *waiter) {
+		c.Text(&w.owner)
+		Int(c, &w.arrived)
+		Int(c, &w.provisional)
+		Int(c, &w.reserve)
+	})
+	Int(c, &s.queue.window)
+	ends(&s.queue.ends)
+	List(c, &s.fair.order, c.Text)
+	Map(c, &s.fair.places, func(p *place) {
+		ends(&p.ends)
+		c.Bool(&p.subscribed)
+	})
+	ends(&s.fair.ends)
+	c.Text(&s.claim.owner)
+	ends(&s.claim.ends)
+	c.Bool(&s.count.exists)
+	Int(c, &s.count.n)
+	ends(&s.count.ends)
+	Map(c, &s.permits.expire, ends)
+	ends(&s.permits.ends)
+	Map(c, &s.outcomes, func(o *outcome) {
+		c.Text(&o.did)
+		Int(c, &o.reply)
+		ends(&o.ends)
+	})
+	Int(c, &s.token)
 }
 
 // end is the last ms, since 1970, of something that ends. TTLs count in whole ms.

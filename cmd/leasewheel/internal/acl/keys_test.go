@@ -15,50 +15,38 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// keysOfUse lists the keys ("~") and channels ("&") of a name, by the use that has them. N
-// is the name, B the name in braces unless it has braces, O an owner, C a client and R a
-// claim.
-var keysOfUse = map[string]string{
-	"locks": `
-  ~N ~redisson_lock_token:B ~leasewheel_lock_line:B ~leasewheel_lock_turns:B ~leasewheel:client:{C}
-  ~redisson_lock__channel:B ~leasewheel_lock__channel:B
-  &redisson_lock__channel:B &leasewheel_lock__channel:B &leasewheel_lock__channel:B:C`,
-	"fair": `
-  ~redisson_lock_queue:B ~redisson_lock_timeout:B ~leasewheel_lock_places:B &redisson_lock__channel:B:O`,
-	"read-write": `
-  ~B:O:rwlock_timeout ~B:O:rwlock_timeout:1 ~leasewheel_lock_claim:B ~redisson_rwlock:B &redisson_rwlock:B`,
-	"semaphore": `
-  ~B:timeout ~leasewheel_request:B:O ~redisson_sc:B ~redisson_countdownlatch__channel__B ~redisson_countdownlatch__channel__{N}
-  &redisson_sc:B &redisson_countdownlatch__channel__B &redisson_countdownlatch__channel__{N}`,
-	"plain": ``,
-	"inspect": `
-  ~redisson_lock_queue:B ~redisson_lock_timeout:B ~leasewheel_lock_places:B ~leasewheel_lock_claim:B
-  ~B:timeout ~B:O:rwlock_timeout ~B:O:rwlock_timeout:1 ~redisson_rwlock:B &redisson_rwlock:B`,
-	"force": `
-  &redisson_lock__channel:B:O`,
-	"queue": `
-  ~leasewheel_queue_due:B ~leasewheel_queue_leased:B ~leasewheel_queue_dead:B ~leasewheel_queue_payload:B
-  ~leasewheel_queue_record:B ~leasewheel_queue_token:B ~leasewheel_queue_claim:B:R
-  ~leasewheel_queue_channel:B &leasewheel_queue_channel:B`,
-	// What no use has: keys of other programs, and of Redisson's other objects.
-	"": `
+// others are the keys ("~") and channels ("&") of a name that no use has: of other programs, and
+// of Redisson's other objects. N is the name, B the name in braces unless it has braces, C a
+// client.
+const others = `
   ~B:basket ~{N}:basket ~redisson_map:B ~leasewheel_lock_other:B ~leasewheel_queue_other:B
   ~leasewheel:client:C ~leasewheel_queue_claim:B:other ~leasewheel_request:B:other
-  &B &redisson_map:B &leasewheel_lock__channel:B:other &redisson_lock__channel:B:other`,
-}
+  &B &redisson_map:B &leasewheel_lock__channel:B:other &redisson_lock__channel:B:other`
 
-// keysOf returns the keys and channels of a use of a name.
-func keysOf(use, name string) []string {
+const client = "c0ffee00-0000-4000-8000-000000000001"
+
+// othersOf returns the others of a name.
+func othersOf(name string) []string {
 	braced := name
 	if !strings.Contains(name, "{") {
 		braced = "{" + name + "}"
 	}
-	const client = "c0ffee00-0000-4000-8000-000000000001"
 	return strings.Fields(strings.NewReplacer(
-		":B", ":"+braced, "__B", "__"+braced, "~B", "~"+braced, "&B", "&"+braced,
-		":{C}", ":{"+client+"}", ":C", ":"+client, ":O", ":"+client+":1", ":R", ":ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-		"~N", "~"+name, "{N}", "{"+name+"}",
-	).Replace(keysOfUse[use]))
+		":B", ":"+braced, "~B", "~"+braced, "&B", "&"+braced, ":C", ":"+client, "{N}", "{"+name+"}",
+	).Replace(others))
+}
+
+// keysOf returns the keys and channels of a use of a name, with those of one client.
+func keysOf(use Use) (keys []string) {
+	ids := strings.NewReplacer("????????-????-????-????-????????????:*", client+":1", "????????-????-????-????-????????????", client,
+		"??????????????????????????", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "client:{*}", "client:{"+client+"}", "timeout:*", "timeout:1")
+	for _, key := range use.Keys {
+		keys = append(keys, "~"+ids.Replace(key))
+	}
+	for _, channel := range use.Channels {
+		keys = append(keys, "&"+ids.Replace(channel))
+	}
+	return keys
 }
 
 // The printed rights reach the keys and channels of the pattern's names that the use has,
@@ -107,25 +95,30 @@ func TestACLReachesNothingElse(t *testing.T) {
 		{"", "o?ders:[0-9]", []string{"orders:4"}, []string{"orders:42", "orders:x", "cart:{orders:4}", "{orders:4}:cart"}},
 		{"shop:", "*", []string{"42"}, []string{"42", "shop", "cart:{shop:42}", "{shop:42}:cart", "xshop:42"}},
 	} {
-		for _, u := range Uses("") {
-			if _, has := keysOfUse[u.Flag]; !has {
-				continue // a setting without keys, or the user of sentinels
+		uses := Uses(connect.GlobLiteral(c.prefix) + c.pattern)
+		ofUse, all := make(map[string][]string), []string(nil) // by use
+		for _, name := range c.names {
+			all = append(all, othersOf(c.prefix+name)...)
+			for _, u := range Uses(c.prefix + name) {
+				ofUse[u.Flag] = append(ofUse[u.Flag], keysOf(u)...)
+				all = append(all, keysOf(u)...)
+			}
+		}
+		for _, name := range c.others {
+			all = append(all, othersOf(name)...)
+			for _, u := range Uses(name) {
+				all = append(all, keysOf(u)...)
+			}
+		}
+		for _, u := range uses {
+			if u.setting || u.Flag == "sentinel" {
+				continue // without keys
 			}
 			t.Run(c.prefix+c.pattern+" "+u.Flag, func(t *testing.T) {
 				uses := UsesOf(connect.GlobLiteral(c.prefix)+c.pattern, func(flag string) bool { return flag == u.Flag })
-				var own, all []string
+				own, all := []string(nil), slices.Clone(all)
 				for _, use := range uses {
-					for _, name := range c.names {
-						own = append(own, keysOf(use.Flag, c.prefix+name)...)
-					}
-				}
-				for use := range keysOfUse {
-					for _, name := range c.names {
-						all = append(all, keysOf(use, c.prefix+name)...)
-					}
-					for _, name := range c.others {
-						all = append(all, keysOf(use, name)...)
-					}
+					own = append(own, ofUse[use.Flag]...)
 				}
 				for _, list := range []*[]string{&own, &all} {
 					slices.Sort(*list)

@@ -66,7 +66,7 @@ func (i *inspectCommand) as() (kind driver.Kind, ok bool) {
 		return driver.KindMutex, true
 	}
 	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindLatch} {
-		if kindNames[kind] == i.kind {
+		if kind.Word() == i.kind {
 			return kind, true
 		}
 	}

@@ -15,7 +15,7 @@ func TestKindNamesAreComplete(t *testing.T) {
 	schema, err := os.ReadFile("../../../../docs/lock.schema.json")
 	require.NoError(t, err)
 	for k := driver.Kind(0); k.String() != "unknown"; k++ {
-		require.NotEmpty(t, kindNames[k], k.String())
-		assert.Contains(t, string(schema), `"`+kindNames[k]+`"`)
+		require.NotEmpty(t, k.Word(), k.String())
+		assert.Contains(t, string(schema), `"`+k.Word()+`"`)
 	}
 }

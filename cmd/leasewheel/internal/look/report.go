@@ -72,17 +72,6 @@ func clientReportOf(c driver.Client) clientReport {
 	return clientReport{c.ID, c.Host, c.Process, c.PID, c.Label, output.Instant(c.Since)}
 }
 
-// kindNames are the kinds of lock in one word.
-var kindNames = map[driver.Kind]string{
-	driver.KindMutex:     "mutex",
-	driver.KindFair:      "fair",
-	driver.KindRead:      "read",
-	driver.KindWrite:     "write",
-	driver.KindSemaphore: "semaphore",
-	driver.KindPermit:    "permits",
-	driver.KindLatch:     "latch",
-}
-
 // kindName returns the kind of a lock in one word: "free" if it has no holder, "foreign"
 // if the name has a value that is no lock of ours.
 func kindName(info *driver.Info) string {
@@ -92,7 +81,7 @@ func kindName(info *driver.Info) string {
 	case !info.Held() && !info.Counted:
 		return "free"
 	}
-	return kindNames[info.Kind]
+	return info.Kind.Word()
 }
 
 // sinceThen returns the age of an instant of the server's clock.

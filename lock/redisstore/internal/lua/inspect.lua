@@ -1,9 +1,7 @@
 -- Describes a lock, a semaphore or a latch.
 --
--- KEYS  1 the lock, 2 its fencing counter
---       3 the list of a fair lock's waiters, 4 their timeouts, 5 their places
---       6 the wait queue of a mutex
---       7 the permits in use of a semaphore whose permits expire
+-- KEYS  1 the permits in use of a semaphore whose permits expire
+--       from 2: the keys of a lock, as describe takes them
 -- ARGV  1 the most holders, and the most waiters, to return
 --       2 the command to publish with
 --       3 the prefix of the channels of a mutex's waiters
@@ -19,7 +17,7 @@
 -- include: inspect_count.lua
 
 local most, publish, as = tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local reply = describe(KEYS, most, publish, ARGV[3], ARGV[6] == '1')
+local reply = describe({unpack(KEYS, 2)}, most, publish, ARGV[3], ARGV[6] == '1')
 local kind = reply[1]
 if as ~= '' and kind == 'lock' then -- the key is not of the known kind
   return {'hash', reply[2], '', 0, {}, 0, {}, reply[8], ''}
@@ -29,7 +27,7 @@ elseif kind ~= 'string' then
   return reply
 end
 
-local mode, count, used, permits, left = describeCount(KEYS[1], KEYS[7], as, most)
+local mode, count, used, permits, left = describeCount(KEYS[2], KEYS[1], as, most)
 if not mode then return reply end
 reply[9] = decimal(count)
 if mode ~= '' then

@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -55,14 +56,11 @@ func newText(source string, included map[string]bool) *Text {
 	return &Text{Source: source, SHA: hex.EncodeToString(sum[:]), Timely: included["deadline.lua"]}
 }
 
-// called matches a call of a command.
-var called = regexp.MustCompile(`\bp?call\('(\w+)'`)
-
 // Commands returns the commands that the script calls outside clusters, as rules of Redis' ACL
 // name them.
 func (t *Text) Commands() (commands []string) {
-	for _, found := range called.FindAllStringSubmatch(t.Source, -1) {
-		switch command := found[1]; command {
+	for _, call := range strings.Split(t.Source, "call('")[1:] {
+		switch command, _, _ := strings.Cut(call, "'"); command {
 		case "spublish":
 		case "pubsub":
 			commands = append(commands, "pubsub|numsub")
