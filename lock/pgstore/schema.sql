@@ -307,14 +307,14 @@ BEGIN
 END $$;
 
 -- sweep removes names of which nothing is left, of those after a name. It returns the last one
--- that it has looked at; NULL at the end.
-CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT removed bigint)
+-- that it has looked at, NULL at the end, and how many are left.
+CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT kept bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-	looked bigint;
+	removed bigint;
 	largest bigint;
 BEGIN
-	SELECT max(page.name), count(*) INTO last, looked
+	SELECT max(page.name), count(*) INTO last, kept
 		FROM (SELECT name FROM {schema}.locks WHERE name > after ORDER BY name LIMIT most) AS page;
 	WITH ended AS (
 		SELECT name FROM {schema}.locks WHERE name > after AND name <= last AND over < before FOR UPDATE SKIP LOCKED
@@ -324,9 +324,10 @@ BEGIN
 	IF removed > 0 THEN
 		UPDATE {schema}.upkeep SET token = greatest(token, largest);
 	END IF;
-	IF looked < most THEN
+	IF kept < most THEN
 		last := NULL;
 	END IF;
+	kept := kept - removed;
 END $$;
 
 INSERT INTO {schema}.migrations (version) VALUES ({version}) ON CONFLICT DO NOTHING;
