@@ -204,7 +204,7 @@ func (s *Store) checkNotifications(ctx context.Context) []driver.Finding {
 		if err != nil {
 			return err
 		}
-		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is of no use any more
+		defer conn.Close(context.WithoutCancel(ctx))
 		if err := s.ask(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
 			return err
 		}

@@ -33,6 +33,8 @@ func answerOf(err error, sent bool) error {
 			err = notDone(err)
 		}
 		return err
+	case refusal.Code == "LW001":
+		return errLate
 	case passing(refusal.Code):
 		err = fmt.Errorf("pgstore: %w: %w", driver.ErrUnavailable, err)
 	case advice(refusal.Code) != "":

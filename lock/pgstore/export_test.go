@@ -15,9 +15,8 @@ func (s *Store) SetReading(at time.Time) {
 }
 
 // Sweep removes what has ended so long ago.
-func (s *Store) Sweep(ctx context.Context, kept time.Duration) error {
-	_, err := s.sweep(ctx, 0, kept)
-	return err
+func (s *Store) Sweep(ctx context.Context, kept time.Duration) (left bool, err error) {
+	return s.sweep(ctx, 0, kept)
 }
 
 // SetOldSnapshot sets from which age on Check reports a transaction.

@@ -182,7 +182,7 @@ func (l *listener) listen() error {
 		if l.s.ending.Err() != nil {
 			conn.Exec(ctx, l.s.sql.leave, number) //nolint:errcheck // a sweep removes the rows
 		}
-		conn.Close(ctx) //nolint:errcheck // it is of no use any more
+		conn.Close(ctx)
 	}()
 	var registering sync.WaitGroup
 	defer registering.Wait()
@@ -220,7 +220,7 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	}
 	_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d); LISTEN leasewheel_%d", number, number), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
-		conn.Close(ctx) //nolint:errcheck // it is of no use
+		conn.Close(ctx)
 		return nil, err
 	}
 	return conn, nil

@@ -114,6 +114,9 @@ const (
 func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	for failures := 1; ; failures++ {
 		err := s.askOnce(ctx, sql, args, scan)
+		if errors.Is(err, errLate) {
+			s.clock.reading.Store(nil) // it may be wrong
+		}
 		if !repeats(ctx, err) {
 			return err
 		}

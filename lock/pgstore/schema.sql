@@ -92,6 +92,18 @@ BEGIN
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
 END $$;
 
+-- intime rolls a request back that is late. One that waits for a row which another transaction has
+-- locked, and not changed, does not evaluate its conditions again.
+CREATE OR REPLACE FUNCTION {schema}.intime(deadline bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	now bigint := {schema}.clock();
+BEGIN
+	IF now > deadline THEN
+		RAISE EXCEPTION USING ERRCODE = 'LW001', MESSAGE = 'leasewheel: the request is late';
+	END IF;
+	RETURN now;
+END $$;
+
 -- settled reports whether no transaction that is under way has locked the row with a revision. One
 -- that has may have looked for waiters before this request's subscription, and not be seen yet: a
 -- refusal by the row would miss its message.
@@ -143,6 +155,21 @@ DECLARE
 	mine bool;
 	next bigint;
 BEGIN
+	IF the_holds = 1 AND proposed = 0 AND reserve = 0 THEN -- most requests
+		UPDATE {schema}.locks AS u SET rev = txid_current(), owner = the_owner, holds = 1, ends = {schema}.clock() / 1000 + ttl,
+			token = greatest(u.token - u.token % 16 + 16, {schema}.clock() / 16 * 16),
+			over = greatest({schema}.clock() / 1000 + ttl, (u.token + 16) / 1000) + 1
+			WHERE u.name = the_name AND u.state IS NULL AND (u.owner IS NULL OR u.ends < {schema}.clock() / 1000)
+			RETURNING u.rev, u.holds, u.ends, u.token INTO l.rev, l.holds, l.ends, l.token;
+		IF FOUND THEN
+			verdict := 1;
+			clock := {schema}.intime(deadline);
+			token := l.token;
+			reserved := 0;
+			settled := true;
+			RETURN;
+		END IF;
+	END IF;
 	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	clock := {schema}.clock();
 	IF l.state IS NOT NULL OR l.owner <> the_owner AND l.ends >= clock / 1000 AND the_holds <= 1 THEN
@@ -202,6 +229,18 @@ DECLARE
 	ms bigint;
 BEGIN
 	settled := true; -- a release does not wait
+	IF the_holds = 0 THEN -- most requests
+		UPDATE {schema}.locks AS u SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, over = u.token / 1000 + 1
+			WHERE u.name = the_name AND u.state IS NULL AND u.owner = the_owner AND u.ends >= {schema}.clock() / 1000
+			RETURNING u.rev, u.holds, u.ends, u.token INTO l.rev, l.holds, l.ends, l.token;
+		IF FOUND THEN
+			verdict := 1;
+			clock := {schema}.clock();
+			PERFORM pg_notify('leasewheel_' || w.store, json_build_object('name', the_name, 'kind', 0)::text)
+				FROM {schema}.waits w WHERE w.name = the_name AND w.kind = 0 AND w.of = '';
+			RETURN;
+		END IF;
+	END IF;
 	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	IF l.state IS NULL THEN
 		l := {schema}.locked(the_name);
@@ -245,6 +284,9 @@ BEGIN
 		RETURNING i.at
 	) SELECT array_agg(done.at) INTO renewed FROM done;
 	clock := {schema}.clock();
+	IF renewed IS NOT NULL THEN
+		clock := {schema}.intime(deadline);
+	END IF;
 	IF renewed IS NULL AND clock > deadline THEN
 		outcomes := array_fill(0, ARRAY[cardinality(names)]);
 	ELSIF cardinality(renewed) = cardinality(names) THEN
@@ -265,14 +307,14 @@ BEGIN
 END $$;
 
 -- sweep removes names of which nothing is left, of those after a name. It returns the last one
--- that it has looked at; NULL at the end.
-CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT removed bigint)
+-- that it has looked at, NULL at the end, and how many are left.
+CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT kept bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-	looked bigint;
+	removed bigint;
 	largest bigint;
 BEGIN
-	SELECT max(page.name), count(*) INTO last, looked
+	SELECT max(page.name), count(*) INTO last, kept
 		FROM (SELECT name FROM {schema}.locks WHERE name > after ORDER BY name LIMIT most) AS page;
 	WITH ended AS (
 		SELECT name FROM {schema}.locks WHERE name > after AND name <= last AND over < before FOR UPDATE SKIP LOCKED
@@ -282,9 +324,10 @@ BEGIN
 	IF removed > 0 THEN
 		UPDATE {schema}.upkeep SET token = greatest(token, largest);
 	END IF;
-	IF looked < most THEN
+	IF kept < most THEN
 		last := NULL;
 	END IF;
+	kept := kept - removed;
 END $$;
 
 INSERT INTO {schema}.migrations (version) VALUES ({version}) ON CONFLICT DO NOTHING;

@@ -79,7 +79,8 @@ func TestGrants(t *testing.T) {
 		sub.Close()
 	}
 	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, driver.DefaultTTL))
-	require.NoError(t, store.Sweep(t.Context(), 0))
+	_, err = store.Sweep(t.Context(), 0)
+	require.NoError(t, err)
 	tx, err := s.Pool(t, as).Begin(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, pgstore.Guard(t.Context(), tx, "granted", token{"a", 1}))

@@ -69,15 +69,15 @@ func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool
 	}
 	for after := ""; ; {
 		var last *string
-		var removed int64
+		var stay int64
 		args := []any{after, now - kept.Milliseconds(), sweepPage}
-		if err := s.ask(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &removed) }); err != nil {
+		if err := s.ask(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &stay) }); err != nil {
 			return true, err
 		}
-		if last == nil {
+		if left = left || stay > 0; last == nil {
 			break
 		}
-		after, left = *last, true
+		after = *last
 	}
-	return true, s.ask(ctx, s.sql.forget, nil, nil)
+	return left, s.ask(ctx, s.sql.forget, nil, nil)
 }
