@@ -143,14 +143,17 @@ func TestLeasesOfTheStoreHaveNoHolds(t *testing.T) {
 	for _, ttl := range []time.Duration{waitTTL, remainsTTL, sweepEvery} {
 		h := request("me:2", ttl)
 		acquire(t, s, h)
-		own := s.leases.own(leaseOf(t, s, "a", h.Owner))
-		require.NotNil(t, own)
-		assert.Equal(t, forHolds, own.use, "%v", ttl)
+		id := leaseOf(t, s, "a", h.Owner)
+		assert.NotEqual(t, s.waiting, id, "%v", ttl)
+		for _, use := range []use{forRemains, forSweep} {
+			own, err := s.leases.get(t.Context(), class{ttl, use})
+			require.NoError(t, err)
+			assert.NotEqual(t, own.id, id, "%v", ttl)
+		}
 		h.Count = 0
 		_, err = s.Release(t.Context(), h)
 		require.NoError(t, err)
 	}
-	assert.Equal(t, forWaiting, s.leases.own(s.waiting).use)
 }
 
 // Tokens are revisions: neither a clock that is set back nor a record that is gone makes one smaller.
