@@ -58,7 +58,7 @@ func acquire(t testing.TB, s *Store, h *driver.Hold) driver.Answer {
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > aMinute {
+		if time.Since(begin) > limit {
 			t.Fatalf("not within a minute: %s", what)
 		}
 	}
@@ -96,7 +96,7 @@ func TestRevokedLeaseIsLostAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		select {
 		case <-lease.Lost():
-		case <-time.After(aMinute):
+		case <-time.After(limit):
 			t.Fatal("the loss is not reported")
 		}
 		var loss *lock.LostError
@@ -263,7 +263,7 @@ func TestCompactionDuringAWatch(t *testing.T) {
 	select {
 	case n := <-notices:
 		assert.Zero(t, n)
-	case <-time.After(aMinute):
+	case <-time.After(limit):
 		t.Fatal("the waiter was not notified")
 	}
 }
