@@ -24,8 +24,8 @@ import (
 // members is how many members a cluster has.
 const members = 3
 
-// aMinute is how long a condition is waited for.
-const aMinute = time.Minute
+// limit is how long a condition is waited for.
+const limit = time.Minute
 
 // cluster is a cluster of etcd servers, on loopback.
 type cluster struct {
@@ -77,7 +77,7 @@ type through func(t testing.TB, member int, address string) string
 
 // startCluster starts a cluster that ends with t. Its data are in memory, where there is room.
 func startCluster(t testing.TB, through through) *cluster {
-	folder, err := os.MkdirTemp(memory(), "etcdstore-test-")
+	folder, err := os.MkdirTemp(memory(), "etcdstore-test-") //nolint:usetesting // in memory, and some clusters are for all tests
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	c := &cluster{folder: folder}
@@ -174,7 +174,7 @@ func (m *member) await(t testing.TB) {
 			t.Fatalf("member %s has ended: %s", m.name, m.output.String())
 		default:
 		}
-		if time.Since(begin) > aMinute {
+		if time.Since(begin) > limit {
 			t.Fatalf("member %s does not answer: %v", m.name, err)
 		}
 		time.Sleep(20 * time.Millisecond)

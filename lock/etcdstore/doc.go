@@ -55,10 +55,12 @@ package etcdstore
 //
 // Requests: store.go, renew.go, inspect.go, subscription.go; what they mean:
 // lock/internal/machine/doc.go.
-// Tests: suite_real_test.go, store_test.go.
+// Tests: suite_real_test.go, differential_test.go, store_test.go.
 //
-// What is stored, and under which lease: record.go, keys.go, step.go, sweep.go.
+// How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
+// stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go.
 //
-// Leases, and which keepalives count: lease.go, keeper.go.
+// Leases, and which keepalives count: lease.go, keeper.go. What a waiter depends on: waiting.go,
+// peer.go, watch.go.
 // Tests: store_test.go, faults_test.go, faults_real_test.go.

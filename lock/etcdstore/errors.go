@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
-
-// leaderPause is the pause before a request is sent to another member.
-const leaderPause = 5 * time.Millisecond
 
 var errClosed = fmt.Errorf("etcdstore: the store is closed: %w", driver.ErrNotDone)
 
@@ -55,16 +51,6 @@ func refused(err error) bool {
 // may know one, and the client sends the next request to that.
 func elsewhere(err error) bool {
 	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader)
-}
-
-// somewhere sends a request until a member knows a leader.
-func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
-	for {
-		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {
-			return reply, err
-		}
-		pause(ctx, leaderPause)
-	}
 }
 
 // code is that of an error of etcd's client, which wraps those of gRPC.

@@ -131,7 +131,7 @@ func (b *bench) progresses(n int64, when string) {
 	from := b.grants.Load()
 	begin := time.Now()
 	for b.grants.Load() < from+n {
-		if time.Since(begin) > aMinute {
+		if time.Since(begin) > limit {
 			b.Fatalf("%s: %d locks were granted in a minute", when, b.grants.Load()-from)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -142,7 +142,7 @@ func (b *bench) progresses(n int64, when string) {
 // leader waits until those members that are asked agree on a leader, and returns it.
 func (c *cluster) leader(t testing.TB, without ...int) int {
 	begin := time.Now()
-	for ; time.Since(begin) < aMinute; time.Sleep(20 * time.Millisecond) {
+	for ; time.Since(begin) < limit; time.Sleep(20 * time.Millisecond) {
 		for i, m := range c.members {
 			if m.command == nil || len(without) > 0 && without[0] == i {
 				continue
@@ -313,7 +313,7 @@ func TestDeposedLeader(t *testing.T) {
 	ids := []clientv3.LeaseID{granted.ID}
 	acknowledged := 0
 	for range 5 {
-		ctx, cancel := context.WithTimeout(context.Background(), aMinute)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		_, _, err = k.keep(ctx, ids, nil)
 		require.NoError(t, err)
 		term := k.term

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -52,9 +53,7 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 	o, err := s.step(ctx, name, hold{}, func(w *work) (sent []machine.Message) {
 		w.refused()
 		clear(claims)
-		for owner, o := range w.of {
-			claims[owner] = o
-		}
+		maps.Copy(claims, w.of)
 		info, sent = w.state.ForceRelease(w.now)
 		return sent
 	})

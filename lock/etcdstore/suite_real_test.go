@@ -77,7 +77,7 @@ func late(w *drivertest.Way) grpc.UnaryClientInterceptor {
 		done := make(chan error, 1)
 		go func() {
 			w.Travel()
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), aMinute)
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 			defer cancel()
 			done <- invoke(bounded, method, request, reply, conn, options...)
 		}()

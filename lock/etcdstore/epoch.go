@@ -1,0 +1,53 @@
+package etcdstore
+
+import (
+	"context"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// epoch is what the tokens of a prefix begin with: the clock, in µs, as its first store read it.
+// Tokens are this and a revision, so that they grow although a cluster is made anew.
+type epoch struct{ base, revision int64 }
+
+func (s *Store) epochBase() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch.base
+}
+
+func (s *Store) epochRevision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch.revision
+}
+
+func (s *Store) setEpoch(value []byte, revision int64) {
+	base, _ := strconv.ParseInt(string(value), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch.revision != 0 && s.epoch.base != base {
+		s.endWatches()
+		s.anew, s.endWatches = context.WithCancel(context.Background())
+		clear(s.cache)
+	}
+	s.epoch = epoch{base, revision}
+}
+
+// openEpoch reads the epoch, or begins it.
+func (s *Store) openEpoch(ctx context.Context) error {
+	key := s.keys.epoch()
+	now := strconv.FormatInt(s.now().UnixMicro(), 10)
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
+	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, []clientv3.Op{clientv3.OpGet(key)})
+	if err != nil {
+		return err
+	}
+	if response.Succeeded {
+		s.setEpoch([]byte(now), response.Header.Revision)
+	} else if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+	}
+	return nil
+}

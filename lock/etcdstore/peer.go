@@ -1,0 +1,92 @@
+package etcdstore
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// maxPeers bounds how many other stores' leases a store watches for one name. The end of another one
+// is found when the waiter asks again.
+const maxPeers = 16
+
+// peer is another store's lease, which names that this one waits for depend on.
+type peer struct {
+	names map[string]bool
+	stop  context.CancelFunc
+	began bool // it is watched, and lives until that is noticed
+}
+
+// watched reports whether this store notices the end of a lease, which has not come yet.
+func (s *Store) watched(id clientv3.LeaseID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[id]
+	return p != nil && p.began
+}
+
+// watchPeers has this store notice when a lease ends that is before its waiters for a name.
+func (s *Store) watchPeers(o outcome) {
+	ids := o.inOrder()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subs[o.name] == nil || s.closed {
+		return
+	}
+	watched := 0
+	for _, id := range ids {
+		if s.waits[id] || watched == maxPeers {
+			continue
+		}
+		watched++
+		p := s.peers[id]
+		if p == nil {
+			ctx, stop := context.WithCancel(s.ctx)
+			p = &peer{names: make(map[string]bool), stop: stop}
+			s.peers[id] = p
+			began := func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				p.began = true
+			}
+			s.running.Go(func() {
+				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {
+					s.peerEnded(ctx, id)
+				}
+			})
+		}
+		p.names[o.name] = true
+	}
+}
+
+// forgetPeers ends the watches of leases that concern no other name. The caller holds mu.
+func (s *Store) forgetPeers(name string) {
+	for id, p := range s.peers {
+		if delete(p.names, name); len(p.names) == 0 {
+			p.stop()
+			delete(s.peers, id)
+		}
+	}
+}
+
+// peerEnded releases what an ended lease has of the names that this store waits for.
+func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
+	s.mu.Lock()
+	p := s.peers[id]
+	delete(s.peers, id)
+	var names []string
+	if p != nil {
+		names = sortedKeys(p.names)
+	}
+	s.mu.Unlock()
+	for _, name := range names {
+		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters ask again
+		cancel()
+		s.mu.Lock()
+		s.subs[name].DeliverAll(driver.Notice{}) // its record may have ended with it
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,107 @@
+package etcdstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// maxOps is how many operations etcd accepts in a transaction by default.
+	maxOps = 128
+	// leaderPause is the pause before a request is sent to another member.
+	leaderPause = 5 * time.Millisecond
+)
+
+// somewhere sends a request until a member knows a leader.
+func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
+	for {
+		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {
+			return reply, err
+		}
+		pause(ctx, leaderPause)
+	}
+}
+
+// transact makes a transaction.
+func (s *Store) transact(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return somewhere(ctx, func() (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
+	})
+}
+
+// get reads keys.
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return somewhere(ctx, func() (*clientv3.GetResponse, error) { return s.client.Get(ctx, key, options...) })
+}
+
+// put stores a key.
+func (s *Store) put(ctx context.Context, key, value string, l clientv3.LeaseID) (*clientv3.PutResponse, error) {
+	return somewhere(ctx, func() (*clientv3.PutResponse, error) { return s.client.Put(ctx, key, value, clientv3.WithLease(l)) })
+}
+
+// grant has an etcd lease granted, for a TTL rounded up.
+func (s *Store) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	return somewhere(ctx, func() (*clientv3.LeaseGrantResponse, error) { return s.client.Grant(ctx, seconds) })
+}
+
+// read reads the record of a name.
+func (s *Store) read(ctx context.Context, name string) (v version, err error) {
+	response, err := s.get(ctx, s.keys.lock(name))
+	if err == nil && len(response.Kvs) > 0 {
+		v = version{response.Kvs[0].ModRevision, response.Kvs[0].Value}
+	}
+	return v, err
+}
+
+// look finds out which leases live. One whose key is gone never comes back.
+func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool) error {
+	for some := range slices.Chunk(ids, maxOps) {
+		ops := make([]clientv3.Op, len(some))
+		for i, id := range some {
+			ops[i] = clientv3.OpGet(s.keys.lease(id), clientv3.WithKeysOnly())
+		}
+		response, err := s.transact(ctx, nil, ops, nil)
+		if err != nil {
+			return err
+		}
+		for i, id := range some {
+			life[id] = len(response.Responses[i].GetResponseRange().Kvs) > 0
+			if l := s.leases.own(id); l != nil && !life[id] {
+				s.leases.ended(l)
+			}
+		}
+	}
+	return nil
+}
+
+// begin is called before each request.
+func (s *Store) begin(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return unsent(err)
+	}
+	if s.epochRevision() > 0 {
+		return nil
+	}
+	if err := s.openEpoch(ctx); err != nil {
+		return unsent(err)
+	}
+	return nil
+}
+
+// bound returns a context that ends with the store, too. With it a member without a leader refuses
+// requests at once.
+func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	stop := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

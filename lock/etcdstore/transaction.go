@@ -1,0 +1,95 @@
+package etcdstore
+
+import (
+	"bytes"
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// transaction is what has become of a step.
+type transaction struct {
+	done bool // it is stored, or changes nothing
+	sent bool // it may be stored, in spite of an error
+	read bool // version is what the key has
+	version
+}
+
+// commit writes a record if it has changed. read reports whether v was read in this request.
+func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t transaction, err error) {
+	if err := w.settle(ctx); err != nil {
+		return t, err
+	}
+	w.granted = w.state.Token() != w.token
+	value := encode(w.code)
+	changed := !bytes.Equal(value, w.before)
+	if !changed && len(w.topics) == 0 && len(w.bump) == 0 {
+		if read {
+			return transaction{done: true, version: v}, nil
+		}
+		v, err = s.read(ctx, w.name)
+		return transaction{read: err == nil, version: v}, err
+	}
+	ops, err := w.operations(ctx, v, value, changed)
+	if err != nil {
+		return t, err
+	}
+	key, epoch := s.keys.lock(w.name), s.keys.epoch()
+	compare := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", v.revision),
+		clientv3.Compare(clientv3.ModRevision(epoch), "=", s.epochRevision()),
+	}
+	otherwise := []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(epoch)}
+	for i, guard := range s.leases.guards(w.uses) {
+		compare = append(compare, clientv3.Compare(clientv3.ModRevision(w.uses[i].key), "=", guard))
+		otherwise = append(otherwise, clientv3.OpGet(w.uses[i].key))
+	}
+	if err := ctx.Err(); err != nil {
+		return t, err
+	}
+	response, err := s.transact(ctx, compare, ops, otherwise)
+	switch {
+	case err != nil && code(err) == codes.NotFound: // one of the leases
+		return t, s.look(ctx, w.attached(), w.life)
+	case err != nil:
+		t.sent = !refused(err)
+		return t, err
+	case response.Succeeded:
+		t = transaction{done: true, version: v}
+		s.leases.bumped(w.bump, response.Header.Revision)
+		if changed {
+			t.version = version{response.Header.Revision, value}
+		}
+		if len(response.Responses) > 0 && response.Responses[len(ops)-1].GetResponseDeleteRange() != nil {
+			s.forget(w.name)
+		} else if changed {
+			s.remember(w.name, t.version)
+		}
+		return t, nil
+	}
+	return s.refute(ctx, w, response.Responses)
+}
+
+// refute reads why a transaction was not made.
+func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp) (t transaction, err error) {
+	t.read = true
+	for i, r := range responses {
+		kvs := r.GetResponseRange().Kvs
+		switch {
+		case i == 0 && len(kvs) > 0:
+			t.version = version{kvs[0].ModRevision, kvs[0].Value}
+		case i == 0:
+		case i == 1 && len(kvs) > 0:
+			s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+		case i == 1:
+			err = s.openEpoch(ctx)
+		case len(kvs) == 0:
+			s.leases.ended(w.uses[i-2])
+		default:
+			s.leases.bumped(w.uses[i-2:i-1], kvs[0].ModRevision)
+		}
+	}
+	return t, err
+}

@@ -1,0 +1,296 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
+)
+
+// change makes a step on a record, in memory, and returns the messages. It is called again if
+// the record has changed meanwhile.
+type change func(w *work) []machine.Message
+
+// work is a request's work on a record.
+type work struct {
+	record
+	s      *Store
+	name   string
+	now    time.Time
+	life   map[clientv3.LeaseID]bool // what is known
+	asked  []clientv3.LeaseID        // whose life the result depends on, and is unknown
+	before []byte
+	token  int64 // the last one before the step
+	topics []machine.Topic
+	claims map[string]time.Duration    // owners that were granted something, for a TTL
+	fixed  map[string]*lease           // owners that get a lease of their own
+	prior  map[string]clientv3.LeaseID // by which owners of claims have held the lock
+	move   bool                        // claims are to have other leases than before
+	bump   []*lease                    // leases whose requests on their way are prevented
+	uses   []*lease                    // leases by which the step claims something
+	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
+	remains []*lease
+}
+
+// load decodes a version of a record.
+func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*work, error) {
+	w := &work{s: s, name: name, now: s.now(), life: life}
+	if len(v.value) > 0 && !decode(v.value, w.code) {
+		return nil, fmt.Errorf("etcdstore: the record of %q is of another version: %w: %w", name, driver.ErrForeign, driver.ErrNotDone)
+	}
+	if w.granted {
+		w.granted = false
+		w.state.SetToken(s.epochBase() + v.revision)
+	}
+	w.before, w.token = encode(w.code), w.state.Token()
+	w.state.Listening = w.listening
+	return w, nil
+}
+
+// change makes a step, once what ended leases have is released.
+func (w *work) change(change change) {
+	w.subscribe()
+	w.release()
+	w.address(change(w))
+	w.assign()
+}
+
+// subscribe makes the record have this store's subscriptions to mutexes, which a release grants.
+func (w *work) subscribe() {
+	s := w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	local := s.subs[w.name]
+	own := func(wait wait) bool { return wait.lease == 0 || s.waits[wait.lease] }
+	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
+		return own(wait) && (local[wait.topic] == nil || wait.lease != s.waiting)
+	})
+	for topic := range local {
+		if topic.Kind == driver.KindMutex && !slices.ContainsFunc(w.waits, func(wait wait) bool { return wait.topic == topic && own(wait) }) {
+			w.waits = append(w.waits, wait{topic, s.waiting})
+		}
+	}
+}
+
+// release releases what leases have that have ended.
+func (w *work) release() {
+	for _, owner := range sortedKeys(w.of) {
+		if alive, known := w.life[w.of[owner].lease]; known && !alive {
+			w.address(w.state.Leave(w.now, owner))
+		}
+	}
+	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
+		alive, known := w.life[wait.lease]
+		return known && !alive
+	})
+}
+
+// alive reports whether a lease lives. If that is unknown it is supposed to, and asked.
+func (w *work) alive(id clientv3.LeaseID) bool {
+	if id == 0 || w.s.leases.alive(id) || w.s.watched(id) {
+		return true
+	}
+	alive, known := w.life[id]
+	if !known {
+		w.ask(id)
+	}
+	return alive || !known
+}
+
+func (w *work) ask(id clientv3.LeaseID) {
+	if !slices.Contains(w.asked, id) {
+		w.asked = append(w.asked, id)
+	}
+}
+
+// refused is called by a change whose result is another one if an owner's lease has ended.
+func (w *work) refused() {
+	for _, o := range w.of {
+		w.alive(o.lease)
+	}
+}
+
+// verify is called by a change that depends on whether an owner's own lease has ended.
+func (w *work) verify(owner string) {
+	if o, known := w.of[owner]; known {
+		w.alive(o.lease)
+	}
+}
+
+// claim gives an owner's part of the state a TTL of its own.
+func (w *work) claim(owner string, ttl time.Duration) {
+	if w.claims == nil {
+		w.claims = make(map[string]time.Duration)
+	}
+	w.claims[owner] = ttl
+}
+
+// claimFixed gives an owner's part of the state a lease of its own.
+func (w *work) claimFixed(owner string, l *lease) {
+	w.fixed = map[string]*lease{owner: l}
+}
+
+// listening returns how many stores are subscribed to a topic.
+func (w *work) listening(t machine.Topic) (n int) {
+	for _, wait := range w.waits {
+		if wait.topic == t && w.alive(wait.lease) {
+			n++
+		}
+	}
+	return n
+}
+
+// address finds out which messages have subscribers. An owner to which a release has granted the
+// lock has it by the lease of its store's subscription, until it asks again.
+func (w *work) address(messages []machine.Message) {
+	for _, m := range messages {
+		if m.To.Kind != driver.KindMutex {
+			w.topics = append(w.topics, m.To)
+		}
+		for _, wait := range w.waits {
+			if wait.topic != m.To || !w.alive(wait.lease) {
+				continue
+			}
+			if owner := m.Notice.Owner; owner != "" {
+				if w.of == nil {
+					w.of = make(map[string]claim)
+				}
+				w.of[owner] = claim{wait.lease, waitTTL, w.now.UnixMicro()}
+			}
+			if !slices.Contains(w.topics, m.To) {
+				w.topics = append(w.topics, m.To)
+			}
+			break
+		}
+	}
+}
+
+// assign keeps the claims of the owners that are left. An owner that only waits lives by the
+// lease of its store's subscriptions.
+func (w *work) assign() {
+	granted := w.state.Token() != w.token
+	of := make(map[string]claim)
+	w.prior = make(map[string]clientv3.LeaseID)
+	for _, owner := range w.state.Owners() {
+		o, known := w.of[owner]
+		ttl, claimed := w.claims[owner]
+		switch {
+		case claimed:
+			if !known || granted {
+				o.since = w.now.UnixMicro()
+			}
+			if o.lease != 0 {
+				w.prior[owner] = o.lease
+			}
+			o.ttl, o.lease = ttl, 0
+			if l := w.fixed[owner]; l != nil {
+				o.lease = l.id
+			}
+		case !known:
+			o = claim{0, waitTTL, w.now.UnixMicro()}
+		}
+		of[owner] = o
+	}
+	if w.of = of; len(of) == 0 {
+		w.of = nil
+	}
+}
+
+// settle finds the leases of the step's claims.
+func (w *work) settle(ctx context.Context) error {
+	use := func(l *lease) {
+		if !slices.Contains(w.uses, l) {
+			w.uses = append(w.uses, l)
+		}
+	}
+	for owner, l := range w.fixed {
+		if _, claimed := w.of[owner]; claimed {
+			use(l)
+		}
+	}
+	for _, owner := range sortedKeys(w.of) {
+		o := w.of[owner]
+		if o.lease != 0 {
+			continue
+		}
+		var l *lease
+		var err error
+		if _, claimed := w.claims[owner]; claimed {
+			l, err = w.s.leases.after(ctx, o.ttl, w.prior[owner], w.move)
+		} else {
+			l, err = w.s.waiter(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		use(l)
+		o.lease = l.id
+		w.of[owner] = o
+	}
+	for i := range w.waits {
+		if w.waits[i].lease == 0 {
+			l, err := w.s.waiter(ctx)
+			if err != nil {
+				return err
+			}
+			use(l)
+			w.waits[i].lease = l.id
+		}
+	}
+	return nil
+}
+
+// attached returns the leases that a transaction attaches keys to.
+func (w *work) attached() []clientv3.LeaseID {
+	ids := w.leases()
+	for _, l := range slices.Concat(w.uses, w.bump, w.remains) {
+		if !slices.Contains(ids, l.id) {
+			ids = append(ids, l.id)
+		}
+	}
+	return ids
+}
+
+// operations returns what a step writes.
+func (w *work) operations(ctx context.Context, v version, value []byte, changed bool) (ops []clientv3.Op, err error) {
+	ids := w.leases()
+	if len(w.topics) > 0 || changed && len(ids) == 0 {
+		l, err := w.s.leases.get(ctx, class{remainsTTL, forRemains})
+		if err != nil {
+			return nil, err
+		}
+		w.remains = []*lease{l}
+	}
+	for _, topic := range w.topics {
+		ops = append(ops, clientv3.OpPut(w.s.keys.note(w.name, topic), "", clientv3.WithLease(w.remains[0].id)))
+	}
+	for _, l := range w.bump {
+		ops = append(ops, clientv3.OpPut(l.key, "", clientv3.WithLease(l.id)))
+	}
+	if changed {
+		ops = append(ops, w.write(ids, v, string(value)))
+	}
+	return ops, nil
+}
+
+// write returns the operation that stores the record. Its key ends by itself with the one lease by
+// which all of the record lives, or a while after the last hold was released. If several stores
+// have a part in it, no lease ends it: see sweep.
+func (w *work) write(ids []clientv3.LeaseID, v version, value string) clientv3.Op {
+	key := w.s.keys.lock(w.name)
+	switch {
+	case len(ids) == 0 && w.state.Token() == 0 && v.revision > 0:
+		return clientv3.OpDelete(key)
+	case len(ids) == 0:
+		return clientv3.OpPut(key, value, clientv3.WithLease(w.remains[0].id))
+	case len(ids) == 1:
+		return clientv3.OpPut(key, value, clientv3.WithLease(ids[0]))
+	}
+	w.s.planSweep()
+	return clientv3.OpPut(key, value)
+}
