@@ -129,6 +129,48 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, 0)
 }
 
+// acquire takes the lock, once more if ctx already carries its ownership.
+func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
+	l := m.locker
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	o := ownershipIn(ctx, l, m.kind, m.name)
+	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	defer a.limitWait(wait)()
+	if o != nil {
+		if lease, err := o.reacquire(a); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	if err := m.setHold(&a); err != nil {
+		return nil, err
+	}
+	return l.acquire(&a)
+}
+
+// ready returns an error if no request should be sent.
+func (m *Mutex) ready(ctx context.Context) error {
+	if err := m.options.validate(m.kind, m.locker.tick); err != nil {
+		return err
+	}
+	return m.locker.ready(ctx, m.name)
+}
+
+// ready returns an error if no request for a name should be sent.
+func (l *Locker) ready(ctx context.Context, name string) error {
+	if err := driver.ValidateName(name); err != nil {
+		return err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	}
+	return nil
+}
+
 // Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics. The
 // context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if the lease
 // is lost; another holder may then be active. Do returns f's error, joined with the

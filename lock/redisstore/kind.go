@@ -61,6 +61,15 @@ func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r req
 	return r, k, err
 }
 
+// newCall returns the call of a script.
+func newCall(sc *transport.Script, keys []key, args ...any) *transport.Call {
+	c := &transport.Call{Script: sc, Keys: make([]any, len(keys)), Args: args}
+	for i := range keys {
+		c.Keys[i] = (*string)(&keys[i])
+	}
+	return c
+}
+
 // Supports returns an error for a kind of lock that the store does not keep.
 func (s *Store) Supports(k driver.Kind) error {
 	_, err := s.format.kind(k)

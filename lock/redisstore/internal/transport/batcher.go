@@ -35,6 +35,31 @@ const (
 	batchSize = 48
 )
 
+// batcher returns the batcher of a node.
+func (t *Transport) batcher(node string) *batcher {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.batchers[node]
+	if b == nil {
+		b = &batcher{transport: t}
+		t.batchers[node] = b
+	}
+	return b
+}
+
+// Load returns how many requests and batches are in flight, and how many requests wait for
+// their return. Tests await them.
+func (t *Transport) Load() (inFlight, queued int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.batchers {
+		b.mu.Lock()
+		inFlight, queued = inFlight+b.inFlight, queued+len(b.queued)
+		b.mu.Unlock()
+	}
+	return inFlight, queued
+}
+
 // run sends a request, alone or with others, and returns its reply.
 func (b *batcher) run(ctx context.Context, c *Call) (any, error) {
 	b.mu.Lock()

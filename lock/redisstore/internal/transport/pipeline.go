@@ -53,8 +53,9 @@ func (t *Transport) prepare(r *request) (err error) {
 	if !r.Script.Text().Timely {
 		return nil
 	}
-	r.clock = t.clock(r.key())
-	if r.reading, err = r.clock.read(r.ctx, t, r.key()); err == nil {
+	key := r.key()
+	r.clock = t.clock(key)
+	if r.reading, err = r.clock.read(r.ctx, t, key); err == nil {
 		r.by = r.reading.deadline(r.ctx)
 	}
 	return err

@@ -45,31 +45,5 @@ func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
 	if t.replicas > 0 && c.Script.Granting {
 		return t.runReplicated(ctx, c)
 	}
-	return t.batcher(c.key()).run(ctx, c)
-}
-
-// batcher returns the batcher of the node that has the key.
-func (t *Transport) batcher(key string) *batcher {
-	node := t.NodeOf(key)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.batchers[node]
-	if b == nil {
-		b = &batcher{transport: t}
-		t.batchers[node] = b
-	}
-	return b
-}
-
-// Load returns how many requests and batches are in flight, and how many requests wait for
-// their return. Tests await them.
-func (t *Transport) Load() (inFlight, queued int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, b := range t.batchers {
-		b.mu.Lock()
-		inFlight, queued = inFlight+b.inFlight, queued+len(b.queued)
-		b.mu.Unlock()
-	}
-	return inFlight, queued
+	return t.batcher(t.NodeOf(c.key())).run(ctx, c)
 }
