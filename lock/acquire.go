@@ -72,6 +72,11 @@ func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
 	if owner := kinds[kind].owner; owner != nil {
 		return owner(permits)
 	}
+	return l.nextID()
+}
+
+// nextID returns an id that no other request or owner has.
+func (l *Locker) nextID() string {
 	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
 }
 

@@ -39,7 +39,7 @@ func (l *Locker) countFrom(ctx context.Context, c driver.Count) (counted driver.
 	}
 	c.Keep = 2 * l.resendWindow()
 	if op != driver.CountRead {
-		c.Request = l.newHold(kind, name, c.Keep).Owner
+		c.Request = l.nextID()
 	}
 	err = l.withRetry(ctx, l.countFor(op), l.repeats, func(ctx context.Context) (err error) {
 		bounded, cancel := l.bound(ctx, c.Keep)

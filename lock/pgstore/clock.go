@@ -27,6 +27,9 @@ const (
 	// freshReading is how long a reading is used unless a quicker one comes: by then a clock that
 	// is wrong by 1 % is off by 0.3 s.
 	freshReading = 30 * time.Second
+	// readingLife is how long a reading is used at all, if no request is sent: by then a clock that is
+	// slewed by 500 ppm is off by 0.45 s.
+	readingLife = 15 * time.Minute
 	// slowReading is the longest round trip of a reading that is used as it is. After a longer one
 	// the clock is assumed to be behind by the excess.
 	slowReading = 500 * time.Millisecond
@@ -49,7 +52,7 @@ func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) {
 // deadline returns the deadline of a request by the server's clock, in µs.
 func (s *Store) deadline(ctx context.Context) (int64, error) {
 	r := s.clock.reading.Load()
-	if r == nil {
+	if r == nil || time.Since(r.sent) > readingLife {
 		var err error
 		if r, err = s.readClock(ctx); err != nil {
 			return 0, err

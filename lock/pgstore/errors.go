@@ -28,8 +28,8 @@ func answerOf(err error, sent bool) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &refusal):
-		err = fmt.Errorf("pgstore: no answer from the server: %w: %w", driver.ErrUnavailable, err)
-		if !sent || pgconn.SafeToRetry(errors.Unwrap(err)) {
+		unsent := !sent || pgconn.SafeToRetry(err)
+		if err = fmt.Errorf("pgstore: no answer from the server: %w: %w", driver.ErrUnavailable, err); unsent {
 			err = notDone(err)
 		}
 		return err

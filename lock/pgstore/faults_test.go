@@ -178,20 +178,37 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		released(t, store, other)
 	}
 
-	tx, err := admin.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT late.acquire('new', 'client:1', 1, 60000, false, 0, 0, late.clock() + 60000000)")
-	require.NoError(t, err)
-	confirmed := make(chan bool, 1)
-	go func() {
-		held, err := store.Release(t.Context(), &driver.Hold{Name: "new", Owner: "client:1"})
-		assert.NoError(t, err)
-		confirmed <- held
-	}()
-	blocked(t, s, "late")
-	require.NoError(t, tx.Commit(t.Context()))
-	assert.True(t, <-confirmed, "it has released what was under way")
-	granted(t, store, hold(driver.KindMutex, "new", "client:2"))
+	// What a write lock of an hour leaves in its row.
+	writes := hold(driver.KindWrite, "written", "client:1")
+	writes.TTL = time.Hour
+	granted(t, store, writes)
+	var state []byte
+	require.NoError(t, admin.QueryRow(t.Context(), "SELECT state FROM late.locks WHERE name = 'written'").Scan(&state))
+	released(t, store, writes)
+	for _, underWay := range []struct {
+		kind driver.Kind
+		name string
+		sql  string
+		args []any
+	}{
+		{driver.KindMutex, "new", "SELECT late.acquire('new', 'client:1', 1, 3600000, false, 0, 0, late.clock() + 60000000)", nil},
+		{driver.KindWrite, "written", "UPDATE late.locks SET state = $1, rev = txid_current() WHERE name = 'written'", []any{state}},
+	} {
+		tx, err := admin.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), underWay.sql, underWay.args...)
+		require.NoError(t, err)
+		confirmed := make(chan bool, 1)
+		go func() {
+			held, err := store.Release(t.Context(), &driver.Hold{Kind: underWay.kind, Name: underWay.name, Owner: "client:1"})
+			assert.NoError(t, err)
+			confirmed <- held
+		}()
+		blocked(t, s, "late")
+		require.NoError(t, tx.Commit(t.Context()))
+		assert.True(t, <-confirmed, "it has released what was under way")
+		granted(t, store, hold(underWay.kind, underWay.name, "client:2"))
+	}
 }
 
 // A statement that was rolled back for the sake of others is sent again.

@@ -105,8 +105,9 @@ BEGIN
 END $$;
 
 -- settled reports whether no transaction that is under way has locked the row with a revision. One
--- that has may have looked for waiters before this request's subscription, and not be seen yet: a
--- refusal by the row would miss its message.
+-- that has may not be seen yet. It may have looked for waiters before this request's subscription:
+-- a refusal by the row would miss its message. It may be an acquisition whose deadline has passed
+-- since: a release that finds nothing would leave it. One that locks the row later is late.
 CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax = '0');
@@ -228,7 +229,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	ms bigint;
 BEGIN
-	settled := true; -- a release does not wait
+	settled := true;
 	IF the_holds = 0 THEN -- most requests
 		UPDATE {schema}.locks AS u SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, over = u.token / 1000 + 1
 			WHERE u.name = the_name AND u.state IS NULL AND u.owner = the_owner AND u.ends >= {schema}.clock() / 1000
@@ -250,6 +251,7 @@ BEGIN
 	IF l.state IS NOT NULL THEN
 		verdict := -1;
 		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+		settled := {schema}.settled(the_name, l.rev);
 	ELSIF l.owner = the_owner AND l.ends >= ms THEN
 		verdict := 1;
 		IF the_holds > 0 THEN

@@ -19,9 +19,6 @@ type step struct {
 	name string
 	do   func(s *machine.State, now time.Time) []machine.Message
 	row  *row // nil until it was read
-	// locks: the row is saved in any case. After that no request whose deadline has passed is under
-	// way: it would have the row, or find that it is late.
-	locks bool
 
 	next row
 	over *int64
@@ -58,7 +55,7 @@ func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 			}
 			st.sent = st.do(state, st.row.now())
 			st.over = st.next.set(state)
-			if st.locks || !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
+			if !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
 				changed = append(changed, st)
 			}
 		}

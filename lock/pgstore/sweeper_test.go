@@ -51,3 +51,25 @@ func TestSweep(t *testing.T) {
 	store.SetReading(time.Time{})
 	assert.Greater(t, granted(t, store, hold(driver.KindMutex, "last", "client:2")).Token, last.Token)
 }
+
+// A lock that is taken and released again and again takes no further room: its updates are
+// heap-only, and reuse that of earlier ones.
+func TestChurnTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "churned")
+	const pairs, pages = 3000, 8192
+	exec(t, s, fmt.Sprintf(`DO $$ BEGIN
+		SET synchronous_commit = off;
+		FOR i IN 1..%d LOOP
+			PERFORM churned.acquire('a', 'client:1', 1, 1000, false, 0, 0, churned.clock() + 10000000);
+			COMMIT;
+			PERFORM churned.release('a', 'client:1', 0, 0);
+			COMMIT;
+		END LOOP;
+	END $$`, pairs))
+	var table, index int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT pg_relation_size('churned.locks'), pg_relation_size('churned.locks_pkey')").Scan(&table, &index))
+	assert.LessOrEqual(t, index, 2*pages, "no update has changed the index")
+	t.Logf("%d pairs left %d bytes in the table", pairs, table)
+}
