@@ -64,7 +64,7 @@ func (r *request) send(ctx context.Context) (grant, error) {
 	var err error
 	g.Answer, err = l.store.Acquire(ctx, h)
 	if err == nil && g.Verdict == driver.Granted {
-		g.Lease = min(g.Lease, h.TTL)
+		g.Lease, g.First = min(g.Lease, h.TTL), min(g.First, h.TTL)
 		if !time.Now().Before(l.until(g.sent, h.TTL)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
 				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)

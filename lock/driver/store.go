@@ -21,7 +21,9 @@ import (
 // acquisition, and is confirmed, leaves nothing of it, also if it finds nothing: if the server
 // may still be applying the acquisition, the release waits for it or prevents it. A store may
 // implement both with a deadline that the server checks as it applies a request in one step.
-// They then fail if a server's clock is set back in the meantime.
+// They then fail if a server's clock is set back in the meantime. A store whose servers have no
+// clock for that keeps the second promise alone: what arrives late lasts until its owner's release
+// or, if the process has died, for a TTL.
 //
 // The store removes what has ended, without a request for it: holds by their TTL, places in its
 // queue, records of requests, clients and tokens. Nothing is left of a name that is not used

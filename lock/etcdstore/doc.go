@@ -42,6 +42,14 @@
 // permits and latches are refused: without a clock a transaction cannot end the records that keep a
 // repeated request from being counted twice.
 //
+// # What it costs
+//
+// A pair of Lock and Unlock is two writes, as with etcd's own concurrency package. On a cluster of
+// three members, all on two busy cores, one client made 200 pairs a second (that package 250), and a
+// contended lock changed hands every 11 ms between two processes and every 13 ms between sixteen (42
+// and 8 ms). Renewals of 10,000 locks took 17 µs of the members' time each, 132 µs with an etcd lease
+// for each lock. bench/peers/etcd measures them.
+//
 // # Keys
 //
 // The record of a name is one key, prefix//lock/name, written by comparing its revision; a contended
@@ -63,4 +71,4 @@ package etcdstore
 //
 // Leases, and which keepalives count: lease.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
-// Tests: store_test.go, faults_test.go, faults_real_test.go.
+// Tests: store_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.

@@ -331,6 +331,11 @@ func (p *leases) doubt(h hold, by []*lease) {
 		}
 	}
 	p.unknown[h] = append(p.unknown[h], by...)
+	for _, l := range by { // so that no other hold keeps the lease alive for this one
+		if p.of[h] != l {
+			l.holds[h] = time.Now()
+		}
+	}
 }
 
 func anyAlive(all []*lease) bool {
@@ -356,8 +361,14 @@ func (p *leases) doubtful(h hold) (all []*lease) {
 	return all
 }
 
+// certain records that no acquisition of a hold can be applied any more.
 func (p *leases) certain(h hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, l := range p.unknown[h] {
+		if p.of[h] != l {
+			delete(l.holds, h)
+		}
+	}
 	delete(p.unknown, h)
 }

@@ -64,6 +64,7 @@ type Store struct {
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
 	waits    map[clientv3.LeaseID]bool // all that it has waited by
 	sweeping bool
+	grants   map[string]time.Time // when the last note of a grant has come, by name
 	onLoss   map[int]func()
 	alarms   int // that there were
 
@@ -83,7 +84,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		client: client, keys: keys, now: time.Now,
 		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
-		onLoss: make(map[int]func()),
+		onLoss: make(map[int]func()), grants: make(map[string]time.Time),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())

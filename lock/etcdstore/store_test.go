@@ -208,6 +208,58 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 	}
 }
 
+// A lock that a release grants to a waiter that is gone, or does not ask for it, is free again without
+// its process: no TTL ends it, since the store goes on waiting.
+func TestGrantWithoutATakerExpires(t *testing.T) {
+	t.Parallel()
+	for name, leaves := range map[string]bool{"it does not ask": false, "it has left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holder := open(t)
+			s := beside(t, holder)
+			h := request("00000001-0000-4000-8000-000000000000:1", time.Minute)
+			acquire(t, holder, h)
+			waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
+			waiter.Queue.Subscribed = true
+			sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
+			require.NoError(t, err)
+			a, err := s.Acquire(t.Context(), waiter)
+			require.NoError(t, err)
+			require.Equal(t, driver.Refused, a.Verdict)
+			h.Count = 0
+			_, err = holder.Release(t.Context(), h)
+			require.NoError(t, err)
+			require.False(t, free(t, holder), "it is granted to the waiter")
+			if leaves {
+				sub.Close()
+			} else {
+				defer sub.Close()
+			}
+			eventually(t, "it is free", func() bool { return free(t, holder) })
+		})
+	}
+}
+
+// A hold that an acquisition without an answer may have taken does not outlast its TTL because others
+// by its etcd lease are renewed.
+func TestDoubtfulHoldIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	acquire(t, s, request("me:1", time.Minute))
+	l := s.leases.own(leaseOf(t, s, "a", "me:1"))
+	require.True(t, s.leases.keepable(l, time.Now()))
+	late := hold{"b", "late:1"}
+	s.leases.doubt(late, []*lease{l})
+	items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: driver.KindMutex, TTL: time.Minute}}
+	then := time.Now().Add(40 * time.Second)
+	shared, alone := s.share(items, then)
+	assert.Empty(t, shared)
+	assert.Len(t, alone, 1, "it is to move to another lease")
+	s.leases.certain(late)
+	shared, _ = s.share(items, then)
+	assert.Len(t, shared, 1)
+}
+
 // Holds that are renewed stay on one etcd lease, and a renewal of all takes one keepalive.
 func TestHoldsShareALease(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,36 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 	return err
 }
 
+// granted is called when a release has granted the lock to an owner of this store. It has what was
+// granted released, waitTTL after the last such release, if the owner has not asked for it, as
+// because its caller has gone.
+func (s *Store) granted(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, pending := s.grants[name]
+	if s.grants[name] = time.Now(); !pending && !s.closed {
+		s.running.Go(func() { s.expire(s.ctx, name) })
+	}
+}
+
+func (s *Store) expire(ctx context.Context, name string) {
+	for left := waitTTL; left > 0; {
+		pause(ctx, left)
+		s.mu.Lock()
+		if left = waitTTL - time.Since(s.grants[name]); left <= 0 || ctx.Err() != nil {
+			delete(s.grants, name)
+			left = 0
+		}
+		s.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	defer cancel()
+	s.step(ctx, name, hold{}, func(w *work) []machine.Message { //nolint:errcheck // the next grant has it expire
+		w.reject(true)
+		return nil
+	})
+}
+
 // Close ends the subscription. The record has its topic for a moment longer.
 func (b *subscription) Close() {
 	s := b.s
@@ -146,6 +176,9 @@ func (s *Store) run(ctx context.Context, w *watch, key string) {
 			if !ready {
 				ready = true
 				close(w.ready)
+			}
+			if len(r.Events) > 0 && w.topic.Kind == driver.KindMutex && w.topic.Of != "" {
+				s.granted(w.name)
 			}
 			if gap || len(r.Events) > 0 {
 				s.mu.Lock()

@@ -56,6 +56,7 @@ func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*w
 func (w *work) change(change change) {
 	w.subscribe()
 	w.release()
+	w.reject(false)
 	w.address(change(w))
 	w.assign()
 }
@@ -88,6 +89,33 @@ func (w *work) release() {
 		alive, known := w.life[wait.lease]
 		return known && !alive
 	})
+}
+
+// reject releases what a release has granted to owners of this store that wait no longer, or that
+// had long enough to ask for it. No caller has it: one that asks has it by a lease of holds.
+func (w *work) reject(overdue bool) {
+	for _, owner := range sortedKeys(w.of) {
+		if w.s.mayReject(w.name, owner, w.of[owner].lease, overdue) && w.holds(owner) {
+			w.address(w.state.Leave(w.now, owner))
+		}
+	}
+}
+
+// mayReject reports whether an owner has something by which this store waits, but does not wait.
+func (s *Store) mayReject(name, owner string, by clientv3.LeaseID, overdue bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waits[by] && (overdue || s.subs[name][grantsTo(owner)] == nil)
+}
+
+// grantsTo is the topic of what a release grants to an owner's client.
+func grantsTo(owner string) machine.Topic {
+	return machine.Topics(&driver.Hold{Kind: driver.KindMutex, Owner: owner})[1]
+}
+
+// holds reports whether an owner holds the lock.
+func (w *work) holds(owner string) bool {
+	return slices.ContainsFunc(w.inspect().Holders, func(h driver.Holder) bool { return h.Owner == owner })
 }
 
 // alive reports whether a lease lives. If that is unknown it is supposed to, and asked.

@@ -492,6 +492,34 @@ func TestGrantThatTookTooLong(t *testing.T) {
 	})
 }
 
+// begun is a store whose leases begin before the request.
+type begun struct {
+	driver.Store
+	first time.Duration
+}
+
+func (s begun) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	a, err := s.Store.Acquire(ctx, h)
+	a.First = s.first
+	return a, err
+}
+
+// The first period of a grant is that of the node that gives least.
+func TestFirstPeriodIsTheShortest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		for i, b := range all {
+			stores[i] = begun{b, time.Duration(i+1) * time.Second}
+		}
+		a, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		require.Equal(t, driver.Granted, a.Verdict)
+		require.LessOrEqual(t, a.First, 2*time.Second, "two of three have granted it")
+		require.Positive(t, a.First)
+		require.Zero(t, a.Lease)
+	})
+}
+
 // A hold that was released while a node was being restored is not restored there.
 func TestHealsNothingThatWasReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
