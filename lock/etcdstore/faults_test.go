@@ -5,6 +5,7 @@ package etcdstore
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,11 +25,14 @@ import (
 type bench struct {
 	testing.TB
 	*cluster
-	peers, clients []*proxy // in front of each member
-	ids            []uint64 // of the members
-	prefix         string
-	skew           atomic.Int64 // by which the stores' clocks are set
-	stores         []*Store
+	peers  []*proxy   // in front of each member, for the others
+	wires  [][]*proxy // in front of each member, for each store
+	ids    []uint64   // of the members
+	prefix string
+	skew   atomic.Int64 // by which the stores' clocks are set
+	stores []*Store
+
+	lockers []*lock.Locker
 
 	mu      sync.Mutex
 	uses    []chaos.Use
@@ -43,11 +47,7 @@ func startBench(t testing.TB, workers int) *bench {
 		b.peers = append(b.peers, p)
 		return p.address()
 	})
-	var addresses []string
 	for _, m := range b.members {
-		p := startProxy(t, m.client)
-		b.clients = append(b.clients, p)
-		addresses = append(addresses, p.address())
 		status, err := m.dial(t).Status(context.Background(), "http://"+m.client)
 		require.NoError(t, err)
 		b.ids = append(b.ids, status.Header.MemberId)
@@ -55,12 +55,19 @@ func startBench(t testing.TB, workers int) *bench {
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	for range workers {
+		var addresses []string
+		var wires []*proxy
+		for _, m := range b.members {
+			p := startProxy(t, m.client)
+			wires, addresses = append(wires, p), append(addresses, p.address())
+		}
+		b.wires = append(b.wires, wires)
 		s := openOn(t, dial(t, addresses), b.prefix)
 		s.now = func() time.Time { return time.Now().Add(time.Duration(b.skew.Load())) }
-		b.stores = append(b.stores, s)
 		l, err := lock.New(s, lock.Config{TTL: 5 * time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
+		b.stores, b.lockers = append(b.stores, s), append(b.lockers, l)
 		for range 2 {
 			work.Go(func() { b.work(ctx, l) })
 		}
@@ -118,11 +125,15 @@ func (b *bench) use(ctx context.Context, m *lock.Mutex, u chaos.Use, d time.Dura
 		}
 		time.Sleep(time.Millisecond)
 	}
-	b.mu.Lock()
-	b.uses = append(b.uses, u)
-	b.mu.Unlock()
-	b.grants.Add(1)
+	b.record(u)
 	_ = lease.Unlock(context.WithoutCancel(ctx))
+}
+
+func (b *bench) record(u chaos.Use) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uses = append(b.uses, u)
+	b.grants.Add(1)
 }
 
 // progresses waits for so many further uses.
@@ -189,11 +200,17 @@ func (b *bench) isolate(i int) {
 	}
 }
 
+// network returns all proxies.
+func (b *bench) network() []*proxy { return slices.Concat(append(b.wires, b.peers)...) }
+
 func (b *bench) heal() {
-	for _, p := range append(b.peers, b.clients...) {
+	for _, p := range b.network() {
 		p.set(nil)
 	}
 }
+
+// everything is a source of all connections.
+func everything(string) bool { return true }
 
 // faults are what happens to a cluster. Each returns what ends it, and whether locks are granted
 // meanwhile.
@@ -210,7 +227,30 @@ var faults = []struct {
 		return b.heal, true
 	}},
 	{"the leader is cut off from the clients", func(b *bench) (func(), bool) {
-		b.clients[b.leader(b)].set(func(string) bool { return true })
+		i := b.leader(b)
+		for _, wires := range b.wires {
+			wires[i].set(everything)
+		}
+		return b.heal, true
+	}},
+	{"a client is cut off from all members", func(b *bench) (func(), bool) {
+		u := chaos.Use{Name: "m0", Called: time.Now()}
+		lease, err := b.lockers[0].Mutex(u.Name).Lock(context.Background())
+		require.NoError(b, err)
+		u.Granted, u.Valid, u.Token, u.Owner = time.Now(), u.Called, lease.Token(), lease.Owner()
+		for _, p := range b.wires[0] {
+			p.set(everything)
+		}
+		for now := time.Now(); lease.Valid(); now = time.Now() { // it is lost at its end, while etcd keeps it longer
+			u.Valid = now
+			time.Sleep(time.Millisecond)
+		}
+		b.record(u)
+		select {
+		case <-lease.Lost():
+		case <-time.After(limit):
+			b.Fatal("the loss is not reported")
+		}
 		return b.heal, true
 	}},
 	{"the leader is moved", func(b *bench) (func(), bool) {
@@ -222,7 +262,7 @@ var faults = []struct {
 		return func() {}, true
 	}},
 	{"connections are reset", func(b *bench) (func(), bool) {
-		for _, p := range append(b.peers, b.clients...) {
+		for _, p := range b.network() {
 			p.reset()
 		}
 		return func() {}, true
