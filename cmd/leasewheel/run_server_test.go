@@ -252,7 +252,11 @@ func TestRunByTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := runLock(name, sh("exit 0"), append(test.flags, "-n")...)
-			p := commandtest.Start(t, []string{requestsTake + "=1m"}, args...)
+			limit := "=1m"
+			if test.code != 0 {
+				limit = "=10s" // it is tried for as long
+			}
+			p := commandtest.Start(t, []string{requestsTake + limit}, args...)
 			assert.Equal(t, test.code, p.Wait())
 			if test.code == 0 {
 				assert.Empty(t, p.Stderr.String())
