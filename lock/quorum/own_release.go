@@ -16,9 +16,9 @@ type ownRelease struct {
 }
 
 // expect ignores the next message up to until. A refusal of another attempt since this
-// one began cancels that: the refused one waits for this very release.
+// one began, or at that very instant, cancels that: the refused one waits for this very release.
 func (o *ownRelease) expect(alias string, asked, until time.Time) {
-	if o.refused != alias && o.refusedAt.After(asked) {
+	if o.refused != "" && o.refused != alias && !o.refusedAt.Before(asked) {
 		return
 	}
 	o.alias, o.until, o.ignored = alias, until, time.Time{}
@@ -33,9 +33,9 @@ func (o *ownRelease) ignores(now time.Time) bool {
 	return true
 }
 
-// cancel stops expecting a message. It reports whether one was ignored after since.
+// cancel stops expecting a message. It reports whether one was ignored at since or later.
 func (o *ownRelease) cancel(since time.Time) (missed bool) {
-	missed = o.ignored.After(since)
+	missed = !o.ignored.IsZero() && !o.ignored.Before(since)
 	o.until, o.ignored = time.Time{}, time.Time{}
 	return missed
 }
