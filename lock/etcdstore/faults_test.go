@@ -150,7 +150,7 @@ func (b *bench) progresses(n int64, when string) {
 	b.Logf("%s: %d locks in %v", when, b.grants.Load()-from, time.Since(begin).Round(time.Millisecond))
 }
 
-// leader waits until those members that are asked agree on a leader, and returns it.
+// leader waits until the members, except without, agree on a leader, and returns it.
 func (c *cluster) leader(t testing.TB, without ...int) int {
 	begin := time.Now()
 	for ; time.Since(begin) < limit; time.Sleep(20 * time.Millisecond) {

@@ -9,7 +9,7 @@ import (
 )
 
 // maxPeers bounds how many other stores' leases a store watches for one name. The end of another one
-// is found when the waiter asks again.
+// is found by the waiter's next request.
 const maxPeers = 16
 
 // peer is another store's lease, which names that this one waits for depend on.
@@ -83,7 +83,7 @@ func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
 	s.mu.Unlock()
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
-		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters ask again
+		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters send requests again
 		cancel()
 		s.mu.Lock()
 		s.subs[name].DeliverAll(driver.Notice{}) // its record may have ended with it

@@ -57,11 +57,11 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			return outcome{}, err
 		}
 		switch {
-		case (err != nil || len(w.asked) > 0) && !read:
+		case (err != nil || len(w.unknown) > 0) && !read:
 			v, err = s.read(ctx, name)
 			read = err == nil
-		case len(w.asked) > 0:
-			err = s.look(ctx, w.asked, life)
+		case len(w.unknown) > 0:
+			err = s.look(ctx, w.unknown, life)
 		default:
 			var t transaction
 			if t, err = s.commit(ctx, w, v, read); t.done {
@@ -100,10 +100,10 @@ func (s *Store) view(ctx context.Context, name string, change change) (outcome, 
 		}
 		w.release()
 		change(w)
-		if len(w.asked) == 0 {
+		if len(w.unknown) == 0 {
 			return outcome{w, v.revision}, nil
 		}
-		if err := s.look(ctx, w.asked, life); err != nil {
+		if err := s.look(ctx, w.unknown, life); err != nil {
 			return outcome{}, unsent(err)
 		}
 	}

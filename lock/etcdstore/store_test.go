@@ -208,11 +208,11 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 	}
 }
 
-// A lock that a release grants to a waiter that is gone, or does not ask for it, is free again without
+// A lock that a release grants to a waiter that is gone, or does not request it, is free again without
 // its process: no TTL ends it, since the store goes on waiting.
 func TestGrantWithoutATakerExpires(t *testing.T) {
 	t.Parallel()
-	for name, leaves := range map[string]bool{"it does not ask": false, "it has left": true} {
+	for name, leaves := range map[string]bool{"it sends no request": false, "it has left": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			holder := open(t)

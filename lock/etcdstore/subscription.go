@@ -31,7 +31,7 @@ type watch struct {
 }
 
 // Subscribe has notify called with every notice for a waiter, see [driver.Store]. All notices are
-// zero: an owner to which a release has granted the lock asks, and is granted it again.
+// zero: an owner to which a release has granted the lock is granted it again, by its request.
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 }
 
 // granted is called when a release has granted the lock to an owner of this store. It has what was
-// granted released, waitTTL after the last such release, if the owner has not asked for it, as
+// granted released, waitTTL after the last such release, if the owner has not requested it, as
 // because its caller has gone.
 func (s *Store) granted(name string) {
 	s.mu.Lock()

@@ -57,7 +57,7 @@ func (s *Store) keepWaiting(ctx context.Context, l *lease) {
 	s.mu.Unlock()
 	for _, name := range names {
 		bounded, cancel := context.WithTimeout(ctx, tidyTimeout)
-		s.tidy(bounded, name, []clientv3.LeaseID{l.id}) //nolint:errcheck // the waiters ask again
+		s.tidy(bounded, name, []clientv3.LeaseID{l.id}) //nolint:errcheck // the waiters send requests again
 		cancel()
 		s.mu.Lock()
 		s.subs[name].DeliverAll(driver.Notice{})

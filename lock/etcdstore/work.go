@@ -19,20 +19,20 @@ type change func(w *work) []machine.Message
 // work is a request's work on a record.
 type work struct {
 	record
-	s      *Store
-	name   string
-	now    time.Time
-	life   map[clientv3.LeaseID]bool // what is known
-	asked  []clientv3.LeaseID        // whose life the result depends on, and is unknown
-	before []byte
-	token  int64 // the last one before the step
-	topics []machine.Topic
-	claims map[string]time.Duration    // owners that were granted something, for a TTL
-	fixed  map[string]*lease           // owners that get a lease of their own
-	prior  map[string]clientv3.LeaseID // by which owners of claims have held the lock
-	move   bool                        // claims are to have other leases than before
-	bump   []*lease                    // leases whose requests on their way are prevented
-	uses   []*lease                    // leases by which the step claims something
+	s       *Store
+	name    string
+	now     time.Time
+	life    map[clientv3.LeaseID]bool // what is known
+	unknown []clientv3.LeaseID        // whose life the result depends on, and is unknown
+	before  []byte
+	token   int64 // the last one before the step
+	topics  []machine.Topic
+	claims  map[string]time.Duration    // owners that were granted something, for a TTL
+	fixed   map[string]*lease           // owners that get a lease of their own
+	prior   map[string]clientv3.LeaseID // by which owners of claims have held the lock
+	move    bool                        // claims are to have other leases than before
+	bump    []*lease                    // leases whose requests on their way are prevented
+	uses    []*lease                    // leases by which the step claims something
 	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
 	remains []*lease
 }
@@ -92,7 +92,7 @@ func (w *work) release() {
 }
 
 // reject releases what a release has granted to owners of this store that wait no longer, or that
-// had long enough to ask for it. No caller has it: one that asks has it by a lease of holds.
+// had long enough to request it. No caller has it: a request moves it to a lease of holds.
 func (w *work) reject(overdue bool) {
 	for _, owner := range sortedKeys(w.of) {
 		if w.s.mayReject(w.name, owner, w.of[owner].lease, overdue) && w.holds(owner) {
@@ -118,21 +118,21 @@ func (w *work) holds(owner string) bool {
 	return slices.ContainsFunc(w.inspect().Holders, func(h driver.Holder) bool { return h.Owner == owner })
 }
 
-// alive reports whether a lease lives. If that is unknown it is supposed to, and asked.
+// alive reports whether a lease lives. If that is unknown it is supposed to, and looked up.
 func (w *work) alive(id clientv3.LeaseID) bool {
 	if id == 0 || w.s.leases.alive(id) || w.s.watched(id) {
 		return true
 	}
 	alive, known := w.life[id]
 	if !known {
-		w.ask(id)
+		w.unsure(id)
 	}
 	return alive || !known
 }
 
-func (w *work) ask(id clientv3.LeaseID) {
-	if !slices.Contains(w.asked, id) {
-		w.asked = append(w.asked, id)
+func (w *work) unsure(id clientv3.LeaseID) {
+	if !slices.Contains(w.unknown, id) {
+		w.unknown = append(w.unknown, id)
 	}
 }
 
@@ -174,7 +174,7 @@ func (w *work) listening(t machine.Topic) (n int) {
 }
 
 // address finds out which messages have subscribers. An owner to which a release has granted the
-// lock has it by the lease of its store's subscription, until it asks again.
+// lock has it by the lease of its store's subscription, until its next request.
 func (w *work) address(messages []machine.Message) {
 	for _, m := range messages {
 		if m.To.Kind != driver.KindMutex {

@@ -1,0 +1,46 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// failing records whether a check has failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+func (f *failing) Log(...any)            {}
+
+func TestCheckOfUses(t *testing.T) {
+	begin := time.Now()
+	use := func(kind driver.Kind, granted, valid time.Duration, token int64) Use {
+		return Use{Kind: kind, Name: "a", Called: begin.Add(granted - time.Millisecond), Granted: begin.Add(granted), Valid: begin.Add(valid), Token: token}
+	}
+	const m, r, w = driver.KindMutex, driver.KindRead, driver.KindWrite
+	for name, test := range map[string]struct {
+		uses   []Use
+		broken bool
+	}{
+		"one after the other":      {[]Use{use(m, 0, time.Second, 1), use(m, 2*time.Second, 3*time.Second, 2)}, false},
+		"two at once":              {[]Use{use(m, 0, 2*time.Second, 1), use(m, time.Second, 3*time.Second, 2)}, true},
+		"two at once, of two":      {[]Use{use(m, 0, 2*time.Second, 1), use(driver.KindFair, time.Second, 3*time.Second, 2)}, true},
+		"a token that has shrunk":  {[]Use{use(m, 0, time.Second, 2), use(m, 2*time.Second, 3*time.Second, 1)}, true},
+		"readers together":         {[]Use{use(r, 0, 2*time.Second, 1), use(r, time.Second, 3*time.Second, 1)}, false},
+		"a writer beside a reader": {[]Use{use(r, 0, 2*time.Second, 1), use(w, time.Second, 3*time.Second, 2)}, true},
+		"none":                     {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &failing{TB: t}
+			checked := Check(f, test.uses)
+			require.Equal(t, test.broken, f.failed)
+			require.Equal(t, len(test.uses) > 0, checked > 0)
+		})
+	}
+}
