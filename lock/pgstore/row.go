@@ -118,7 +118,7 @@ func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.R
 		if errors.Is(err, errLate) {
 			s.clock.reading.CompareAndSwap(used, nil) // it may be wrong
 		}
-		if !repeats(ctx, err) {
+		if !repeats(ctx, err, failures) {
 			return err
 		}
 		select {
