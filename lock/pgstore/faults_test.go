@@ -305,3 +305,38 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 		assert.Equal(t, driver.Granted, (<-asked).Verdict)
 	}
 }
+
+// A store that got no answer when it ended a subscription goes on with another connection: the
+// statement may arrive late, and remove the row of a subscription that was made since.
+func TestSubscriptionAfterALateEnd(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "late_end")
+	store := open(t, s, pgstore.Config{Schema: "late_end"})
+	gap := make(chan struct{}, 1)
+	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "b", "client:1"), func(driver.Notice) {
+		select {
+		case gap <- struct{}{}:
+		default:
+		}
+	})
+	require.NoError(t, err)
+	h := hold(driver.KindMutex, "a", "client:1")
+	first, err := store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	tx, err := s.Pool(t).Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var late, stores int64
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT store FROM late_end.waits WHERE name = 'a' FOR UPDATE").Scan(&late))
+	first.Close()
+	select {
+	case <-gap: // the store has given up, after 5 s
+	case <-time.After(time.Minute):
+		t.Fatal("the connection is used further")
+	}
+	_, err = store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM late_end.waits WHERE name = 'a' AND store <> $1", late).Scan(&stores))
+	assert.EqualValues(t, 1, stores)
+}

@@ -169,8 +169,8 @@ func (l *listener) run() {
 
 // listen makes a connection and delivers its messages until it fails.
 func (l *listener) listen() error {
-	ctx, cancel := context.WithCancel(l.s.ending)
-	defer cancel()
+	ctx, end := context.WithCancelCause(l.s.ending)
+	defer end(nil)
 	number := rand.Int64N(1<<63-1) + 1
 	conn, err := l.connect(ctx, number)
 	if err != nil {
@@ -186,10 +186,10 @@ func (l *listener) listen() error {
 	}()
 	var registering sync.WaitGroup
 	defer registering.Wait()
-	defer cancel()
+	defer end(nil)
 	l.begin(number)
 	defer l.begin(0)
-	registering.Go(func() { l.register(ctx, number) })
+	registering.Go(func() { end(l.register(ctx, number)) })
 	for {
 		wait, done := context.WithTimeout(ctx, probeEvery)
 		n, err := conn.WaitForNotification(wait)
@@ -198,7 +198,7 @@ func (l *listener) listen() error {
 		case err == nil:
 			l.deliver(n.Payload)
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return context.Cause(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
 			probe, done := context.WithTimeout(ctx, connectTimeout)
 			err := conn.Ping(probe)
@@ -240,8 +240,10 @@ func (l *listener) begin(number int64) {
 	}
 }
 
-// register brings the rows of waits up to date until ctx ends.
-func (l *listener) register(ctx context.Context, number int64) {
+// register brings the rows of waits up to date until ctx ends, or until it is not known which rows
+// the server will have: a statement that arrives late would remove those of subscriptions that were
+// made since. Those of another connection's number it leaves.
+func (l *listener) register(ctx context.Context, number int64) error {
 	l.mu.Lock()
 	again := l.session > 1 // messages may have been missed
 	l.mu.Unlock()
@@ -250,20 +252,22 @@ func (l *listener) register(ctx context.Context, number int64) {
 			select {
 			case <-l.touched:
 			case <-ctx.Done():
-				return
+				return ctx.Err()
 			}
 		}
-		if err := l.update(ctx, number, again); err == nil {
+		err := l.update(ctx, number, again)
+		if err == nil {
 			failures, again = 0, false
 			continue
-		} else if ctx.Err() != nil {
-			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, driver.ErrNotDone) {
+			return err
 		}
 		failures++
 		select {
 		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
 }
