@@ -75,9 +75,9 @@ package pgstore
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go.
 //
-// The machine on a row: step.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
+// The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go.
 //
 // How requests are sent: row.go Store.ask(); deadlines by the server's clock: clock.go; errors:
 // errors.go.

@@ -54,6 +54,7 @@ type Store struct {
 	config   Config
 	sql      statements
 	clock    serverClock
+	turns    turns
 	listener *listener // nil if the store polls
 	sweeper  sweeper
 
@@ -86,6 +87,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	s.requests = requests{Step: s.step}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.sweeper.s = s
+	s.turns.of = make(map[string]*turn)
 	if !c.Poll {
 		s.listener = newListener(s)
 	}
