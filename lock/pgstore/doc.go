@@ -43,8 +43,8 @@
 // # Connections
 //
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
-// enough, and PgBouncer in transaction mode may be between, from version 1.21 on, or with pgx's
-// default_query_exec_mode=exec. Releases are notified on one further connection for each store,
+// enough, and PgBouncer in transaction mode may be between, from version 1.21 on with
+// max_prepared_statements above 0, or with pgx's default_query_exec_mode=exec. Releases are notified on one further connection for each store,
 // which must lead to the server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY,
 // which makes commits wait for each other, is only used for locks with waiters.
 //

@@ -2,12 +2,14 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -339,4 +341,37 @@ func TestSubscriptionAfterALateEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM late_end.waits WHERE name = 'a' AND store <> $1", late).Scan(&stores))
 	assert.EqualValues(t, 1, stores)
+}
+
+// The connection for notifications is made as the pool's, whose password may change. If it fails, the
+// error of a subscription has the reason.
+func TestListensAsThePoolConnects(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "before")
+	var refuse atomic.Bool
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := 0
+	store := open(t, s, pgstore.Config{Schema: "before"}, func(c *pgxpool.Config) {
+		user := c.ConnConfig.User
+		c.ConnConfig.User = "not known"
+		c.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			if refuse.Load() {
+				if refused++; refused > 1 { // the first error is kept
+					cancel()
+				}
+				return errors.New("no password")
+			}
+			c.User = user
+			return nil
+		}
+	})
+	refuse.Store(true)
+	_, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.ErrorContains(t, err, "no password")
+	require.ErrorIs(t, err, context.Canceled)
+	refuse.Store(false)
+	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
 }
