@@ -229,12 +229,36 @@ func TestRepeatsAfterASerializationFailure(t *testing.T) {
 	released(t, store, h)
 }
 
+// refusals is a store whose refusals are seen.
+type refusals struct {
+	*pgstore.Store
+	t    *testing.T
+	seen chan struct{}
+}
+
+func (r refusals) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	a, _, err := r.AcquireProposing(ctx, h, 0)
+	return a, err
+}
+
+func (r refusals) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	a, at, err := r.Store.AcquireProposing(ctx, h, token)
+	if err == nil && a.Verdict == driver.Refused {
+		assert.True(r.t, a.Silent, "nothing makes the waiter poll")
+		select {
+		case r.seen <- struct{}{}:
+		default:
+		}
+	}
+	return a, at, err
+}
+
 // A store that polls makes no connection of its own, and its waiters get what others release.
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "polled")
-	polls := open(t, s, pgstore.Config{Schema: "polled", Poll: true})
+	polls := refusals{open(t, s, pgstore.Config{Schema: "polled", Poll: true}), t, make(chan struct{}, 1)}
 	l, err := lock.New(polls, patient)
 	require.NoError(t, err)
 	defer l.Close()
@@ -248,8 +272,13 @@ func TestPoll(t *testing.T) {
 		require.NoError(t, err)
 		waited := make(chan error, 1)
 		go func() { waited <- m(l).Do(t.Context(), func(context.Context) error { return nil }) }()
+		<-polls.seen
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, <-waited)
+		select {
+		case <-polls.seen: // a further one
+		default:
+		}
 	}
 	var n int
 	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM polled.waits").Scan(&n))
