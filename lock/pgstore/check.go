@@ -127,12 +127,12 @@ func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ..
 		return err
 	}
 	return one(`SELECT (SELECT max(version) FROM {schema}.migrations),
-		(SELECT relpersistence = 'p' FROM pg_class WHERE oid = '{schema}.locks'::regclass),
-		has_table_privilege('{schema}.locks', 'SELECT') AND has_table_privilege('{schema}.locks', 'INSERT')
-			AND has_table_privilege('{schema}.locks', 'UPDATE') AND has_table_privilege('{schema}.locks', 'DELETE')
-			AND has_table_privilege('{schema}.waits', 'INSERT') AND has_table_privilege('{schema}.waits', 'DELETE')
-			AND has_table_privilege('{schema}.clients', 'INSERT') AND has_table_privilege('{schema}.upkeep', 'UPDATE'),
-		coalesce((SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = '{schema}.locks'::regclass), 0)`,
+		(SELECT relpersistence = 'p' FROM pg_class WHERE oid = ({literal} || '.locks')::regclass),
+		has_table_privilege({literal} || '.locks', 'SELECT') AND has_table_privilege({literal} || '.locks', 'INSERT')
+			AND has_table_privilege({literal} || '.locks', 'UPDATE') AND has_table_privilege({literal} || '.locks', 'DELETE')
+			AND has_table_privilege({literal} || '.waits', 'INSERT') AND has_table_privilege({literal} || '.waits', 'DELETE')
+			AND has_table_privilege({literal} || '.clients', 'INSERT') AND has_table_privilege({literal} || '.upkeep', 'UPDATE'),
+		coalesce((SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = ({literal} || '.locks')::regclass), 0)`,
 		&f.schema, &f.logged, &f.mayWrite, &f.dead)
 }
 

@@ -38,8 +38,8 @@ const (
 )
 
 // renew takes a reply's clock, in µs, of a statement that was sent at an instant. wrong is set
-// if the last reading has made a request late.
-func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) {
+// if the last reading has made a request late. It returns the reading, whether it is kept or not.
+func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) *reading {
 	r := &reading{sent, time.Since(sent), time.UnixMicro(micros)}
 	if excess := r.took - slowReading; excess > 0 {
 		r.at = r.at.Add(-excess)
@@ -47,6 +47,7 @@ func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) {
 	if last := c.reading.Load(); last == nil || wrong || r.took <= last.took || sent.Sub(last.sent) > freshReading {
 		c.reading.Store(r)
 	}
+	return r
 }
 
 // deadline returns the deadline of a request by the server's clock, in µs.
@@ -80,6 +81,5 @@ func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	case standby:
 		return nil, fmt.Errorf("pgstore: the server is a standby: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}
-	s.clock.renew(sent, micros, false)
-	return s.clock.reading.Load(), nil
+	return s.clock.renew(sent, micros, false), nil
 }

@@ -43,8 +43,8 @@
 // # Connections
 //
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
-// enough, and PgBouncer in transaction mode may be between, from version 1.21 on, or with pgx's
-// default_query_exec_mode=exec. Releases are notified on one further connection for each store,
+// enough, and PgBouncer in transaction mode may be between, from version 1.21 on with
+// max_prepared_statements above 0, or with pgx's default_query_exec_mode=exec. Releases are notified on one further connection for each store,
 // which must lead to the server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY,
 // which makes commits wait for each other, is only used for locks with waiters.
 //
@@ -75,9 +75,9 @@ package pgstore
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go.
 //
-// The machine on a row: step.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
+// The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go.
 //
 // How requests are sent: row.go Store.ask(); deadlines by the server's clock: clock.go; errors:
 // errors.go.

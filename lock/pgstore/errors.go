@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +43,17 @@ func answerOf(err error, sent bool) error {
 	default:
 		err = fmt.Errorf("pgstore: %w", err)
 	}
-	if refusal.Severity != "FATAL" && refusal.Severity != "PANIC" || !sent { // the statement was rolled back
+	if rolledBack(refusal) || !sent {
 		err = notDone(err)
 	}
 	return err
+}
+
+// rolledBack reports whether a statement was that was refused so. After a worse refusal, such as a
+// connection's end, it may have been committed.
+func rolledBack(refusal *pgconn.PgError) bool {
+	unknown := strings.HasPrefix(refusal.Code, "08") || refusal.Code == "40003" // the protocol was broken, or the server does not know
+	return cmp.Or(refusal.SeverityUnlocalized, refusal.Severity) == "ERROR" && !unknown
 }
 
 // passing reports whether a refusal may pass by itself.
@@ -53,7 +61,7 @@ func passing(code string) bool {
 	switch {
 	case repeatable(code), strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"):
 		return true
-	case code == "25006": // a standby
+	case code == "25006", code == "55P03": // a standby; lock_timeout
 		return true
 	}
 	return false
@@ -69,10 +77,13 @@ func repeatable(code string) bool {
 	return false
 }
 
-// repeats reports whether a request that was refused so may be sent again.
-func repeats(ctx context.Context, err error) bool {
+// mostPlans is how often a request is sent that is refused for its plan: each connection has its own.
+const mostPlans = 10
+
+// repeats reports whether a request that was refused so, at last and so often, may be sent again.
+func repeats(ctx context.Context, err error, failures int) bool {
 	var refusal *pgconn.PgError
-	return ctx.Err() == nil && errors.As(err, &refusal) && repeatable(refusal.Code)
+	return ctx.Err() == nil && errors.As(err, &refusal) && repeatable(refusal.Code) && (refusal.Code != "0A000" || failures < mostPlans)
 }
 
 func advice(code string) string {

@@ -14,6 +14,9 @@ func (s *Store) SetReading(at time.Time) {
 	s.clock.reading.Store(&reading{sent: time.Now(), at: at})
 }
 
+// AnswerOf returns what an error means for a request that was sent.
+func AnswerOf(err error) error { return answerOf(err, true) }
+
 // Sweep removes what has ended so long ago.
 func (s *Store) Sweep(ctx context.Context, kept time.Duration) (left bool, err error) {
 	return s.sweep(ctx, 0, kept)

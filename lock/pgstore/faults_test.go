@@ -2,12 +2,14 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -227,12 +229,36 @@ func TestRepeatsAfterASerializationFailure(t *testing.T) {
 	released(t, store, h)
 }
 
+// refusals is a store whose refusals are seen.
+type refusals struct {
+	*pgstore.Store
+	t    *testing.T
+	seen chan struct{}
+}
+
+func (r refusals) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	a, _, err := r.AcquireProposing(ctx, h, 0)
+	return a, err
+}
+
+func (r refusals) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	a, at, err := r.Store.AcquireProposing(ctx, h, token)
+	if err == nil && a.Verdict == driver.Refused {
+		assert.True(r.t, a.Silent, "nothing makes the waiter poll")
+		select {
+		case r.seen <- struct{}{}:
+		default:
+		}
+	}
+	return a, at, err
+}
+
 // A store that polls makes no connection of its own, and its waiters get what others release.
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "polled")
-	polls := open(t, s, pgstore.Config{Schema: "polled", Poll: true})
+	polls := refusals{open(t, s, pgstore.Config{Schema: "polled", Poll: true}), t, make(chan struct{}, 1)}
 	l, err := lock.New(polls, patient)
 	require.NoError(t, err)
 	defer l.Close()
@@ -246,8 +272,13 @@ func TestPoll(t *testing.T) {
 		require.NoError(t, err)
 		waited := make(chan error, 1)
 		go func() { waited <- m(l).Do(t.Context(), func(context.Context) error { return nil }) }()
+		<-polls.seen
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, <-waited)
+		select {
+		case <-polls.seen: // a further one
+		default:
+		}
 	}
 	var n int
 	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM polled.waits").Scan(&n))
@@ -304,4 +335,72 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 		require.NoError(t, tx.Commit(t.Context()))
 		assert.Equal(t, driver.Granted, (<-asked).Verdict)
 	}
+}
+
+// A store that got no answer when it ended a subscription goes on with another connection: the
+// statement may arrive late, and remove the row of a subscription that was made since.
+func TestSubscriptionAfterALateEnd(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "late_end")
+	store := open(t, s, pgstore.Config{Schema: "late_end"})
+	gap := make(chan struct{}, 1)
+	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "b", "client:1"), func(driver.Notice) {
+		select {
+		case gap <- struct{}{}:
+		default:
+		}
+	})
+	require.NoError(t, err)
+	h := hold(driver.KindMutex, "a", "client:1")
+	first, err := store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	tx, err := s.Pool(t).Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	var late, stores int64
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT store FROM late_end.waits WHERE name = 'a' FOR UPDATE").Scan(&late))
+	first.Close()
+	select {
+	case <-gap: // the store has given up, after 5 s
+	case <-time.After(time.Minute):
+		t.Fatal("the connection is used further")
+	}
+	_, err = store.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT count(DISTINCT store) FROM late_end.waits WHERE name = 'a' AND store <> $1", late).Scan(&stores))
+	assert.EqualValues(t, 1, stores)
+}
+
+// The connection for notifications is made as the pool's, whose password may change. If it fails, the
+// error of a subscription has the reason.
+func TestListensAsThePoolConnects(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "before")
+	var refuse atomic.Bool
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := 0
+	store := open(t, s, pgstore.Config{Schema: "before"}, func(c *pgxpool.Config) {
+		user := c.ConnConfig.User
+		c.ConnConfig.User = "not known"
+		c.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			if refuse.Load() {
+				if refused++; refused > 1 { // the first error is kept
+					cancel()
+				}
+				return errors.New("no password")
+			}
+			c.User = user
+			return nil
+		}
+	})
+	refuse.Store(true)
+	_, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.ErrorContains(t, err, "no password")
+	require.ErrorIs(t, err, context.Canceled)
+	refuse.Store(false)
+	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
 }

@@ -22,8 +22,10 @@ var ErrStale = errors.New("pgstore: a later holder of the lock has been here")
 // a larger one is there. Until the transaction ends, those of other holders of the lock wait in
 // Guard, so that no write of a holder commits after one of a later holder.
 //
-// Any store may have granted the lease, if it gives tokens that grow. The transaction must be
-// rolled back after an error. A holder that hangs in it keeps the next one waiting: set
+// Any store may have granted the lease, if it gives tokens that grow. It must be of a lock with one
+// holder: permits and readers hold at the same time with growing tokens, so that Guard would refuse
+// those of the earlier ones. The transaction must be rolled back after an error, also after ErrStale,
+// which leaves it usable. A savepoint that is rolled back undoes a Guard after it. A holder that hangs in it keeps the next one waiting: set
 // idle_in_transaction_session_timeout. Rows of tokens are not removed by themselves; delete that
 // of a lock that is not used any more.
 func Guard(ctx context.Context, tx pgx.Tx, schema string, lease Lease) error {

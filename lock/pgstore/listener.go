@@ -20,7 +20,8 @@ import (
 // connection holds the advisory lock with it, so that others know whether it lives.
 type listener struct {
 	s       *Store
-	touched chan struct{} // rows of waits are to be changed
+	touched chan struct{}                                // rows of waits are to be changed
+	before  func(context.Context, *pgx.ConnConfig) error // the pool's BeforeConnect, or nil
 
 	mu      sync.Mutex
 	running bool
@@ -29,6 +30,7 @@ type listener struct {
 	number  int64                             // guarded by mu; of the connection, 0 without one
 	rows    map[string]map[machine.Topic]bool // guarded by mu; that the server has for the number: true; that it may have: false
 	changed chan struct{}                     // guarded by mu; closed when rows change
+	failed  error                             // guarded by mu; why the last connection failed, nil while there is one
 	session int                               // guarded by mu; how many connections there were
 }
 
@@ -113,7 +115,9 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return notDone(fmt.Errorf("pgstore: subscribe: %w: %w", driver.ErrUnavailable, ctx.Err()))
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return notDone(fmt.Errorf("pgstore: subscribe: %w: %w", driver.ErrUnavailable, errors.Join(ctx.Err(), l.failed)))
 		case <-l.s.ending.Done():
 			return errClosed
 		}
@@ -154,6 +158,9 @@ func (l *listener) run() {
 		begin := time.Now()
 		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
 			l.s.config.Logger.Warn("pgstore: the connection for notifications failed", "error", err)
+			l.mu.Lock()
+			l.failed = err
+			l.mu.Unlock()
 		}
 		if time.Since(begin) > connectTimeout {
 			failures = 0
@@ -169,8 +176,8 @@ func (l *listener) run() {
 
 // listen makes a connection and delivers its messages until it fails.
 func (l *listener) listen() error {
-	ctx, cancel := context.WithCancel(l.s.ending)
-	defer cancel()
+	ctx, end := context.WithCancelCause(l.s.ending)
+	defer end(nil)
 	number := rand.Int64N(1<<63-1) + 1
 	conn, err := l.connect(ctx, number)
 	if err != nil {
@@ -186,10 +193,10 @@ func (l *listener) listen() error {
 	}()
 	var registering sync.WaitGroup
 	defer registering.Wait()
-	defer cancel()
+	defer end(nil)
 	l.begin(number)
 	defer l.begin(0)
-	registering.Go(func() { l.register(ctx, number) })
+	registering.Go(func() { end(l.register(ctx, number)) })
 	for {
 		wait, done := context.WithTimeout(ctx, probeEvery)
 		n, err := conn.WaitForNotification(wait)
@@ -198,7 +205,7 @@ func (l *listener) listen() error {
 		case err == nil:
 			l.deliver(n.Payload)
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return context.Cause(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
 			probe, done := context.WithTimeout(ctx, connectTimeout)
 			err := conn.Ping(probe)
@@ -214,7 +221,13 @@ func (l *listener) listen() error {
 func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, l.s.config.Listen.Copy())
+	config := l.s.config.Listen.Copy()
+	if l.before != nil {
+		if err := l.before(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -235,13 +248,16 @@ func (l *listener) begin(number int64) {
 		return
 	}
 	l.session++
+	l.failed = nil
 	for name := range l.names {
 		l.touch(name)
 	}
 }
 
-// register brings the rows of waits up to date until ctx ends.
-func (l *listener) register(ctx context.Context, number int64) {
+// register brings the rows of waits up to date until ctx ends, or until it is not known which rows
+// the server will have: a statement that arrives late would remove those of subscriptions that were
+// made since. Those of another connection's number it leaves.
+func (l *listener) register(ctx context.Context, number int64) error {
 	l.mu.Lock()
 	again := l.session > 1 // messages may have been missed
 	l.mu.Unlock()
@@ -250,20 +266,22 @@ func (l *listener) register(ctx context.Context, number int64) {
 			select {
 			case <-l.touched:
 			case <-ctx.Done():
-				return
+				return ctx.Err()
 			}
 		}
-		if err := l.update(ctx, number, again); err == nil {
+		err := l.update(ctx, number, again)
+		if err == nil {
 			failures, again = 0, false
 			continue
-		} else if ctx.Err() != nil {
-			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, driver.ErrNotDone) {
+			return err
 		}
 		failures++
 		select {
 		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
 }

@@ -113,11 +113,12 @@ const (
 // others is sent again.
 func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	for failures := 1; ; failures++ {
+		used := s.clock.reading.Load()
 		err := s.askOnce(ctx, sql, args, scan)
 		if errors.Is(err, errLate) {
-			s.clock.reading.Store(nil) // it may be wrong
+			s.clock.reading.CompareAndSwap(used, nil) // it may be wrong
 		}
-		if !repeats(ctx, err) {
+		if !repeats(ctx, err, failures) {
 			return err
 		}
 		select {

@@ -27,18 +27,20 @@ func SQL(schema string) string { return in(schema, migration) }
 
 // Grants returns the statements that give a role what a [Store] and [Guard] need, and no more.
 func Grants(schema, role string) string {
-	return strings.ReplaceAll(in(schema, `GRANT USAGE ON SCHEMA {schema} TO {role};
+	return in(schema, `GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.locks, {schema}.waits, {schema}.clients TO {role};
 GRANT SELECT, INSERT, UPDATE ON {schema}.tokens TO {role};
 GRANT SELECT, UPDATE ON {schema}.upkeep TO {role};
 GRANT SELECT ON {schema}.migrations TO {role};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
-`), "{role}", pgx.Identifier{role}.Sanitize())
+`, "{role}", pgx.Identifier{role}.Sanitize())
 }
 
-// in returns statements for a schema.
-func in(schema, statements string) string {
-	return strings.NewReplacer("{schema}", pgx.Identifier{schema}.Sanitize(), "{version}", strconv.Itoa(version)).Replace(statements)
+// in returns statements for a schema, with further replacements.
+func in(schema, statements string, more ...string) string {
+	name := pgx.Identifier{schema}.Sanitize()
+	return strings.NewReplacer(append(more, "{schema}", name, "{literal}", "'"+strings.ReplaceAll(name, "'", "''")+"'",
+		"{version}", strconv.Itoa(version))...).Replace(statements)
 }
 
 // Execer is a connection, a transaction or a pool of pgx.

@@ -1,16 +1,20 @@
 -- Locks of leasewheel. The statements may run again: they change nothing then.
-CREATE SCHEMA IF NOT EXISTS {schema};
+DO $leasewheel$ BEGIN -- which needs a right on the database, also with IF NOT EXISTS
+	IF to_regnamespace({literal}) IS NULL THEN
+		CREATE SCHEMA {schema};
+	END IF;
+END $leasewheel$;
 
 CREATE TABLE IF NOT EXISTS {schema}.migrations (
 	version int PRIMARY KEY,
 	at timestamptz NOT NULL DEFAULT now()
 );
 
-DO $$ BEGIN
+DO $leasewheel$ BEGIN
 	IF EXISTS (SELECT FROM {schema}.migrations WHERE version > {version}) THEN
 		RAISE EXCEPTION 'the schema is of a newer version of leasewheel than {version}';
 	END IF;
-END $$;
+END $leasewheel$;
 
 -- A row for each name. The owner of a mutex or a fair lock, and the last fencing token, have
 -- columns. All else, in the code of leasewheel's machine, is in state; NULL if there is nothing.
@@ -64,12 +68,12 @@ INSERT INTO {schema}.upkeep DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- µs since 1970
 CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
-$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+$leasewheel$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $leasewheel$;
 
 -- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
 -- after that, and one that finds nothing after that, agree on their order. Should the clock have
 -- been set back, tokens go on from those of the rows that were removed.
-CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	l {schema}.locks;
 BEGIN
@@ -80,21 +84,21 @@ BEGIN
 		END IF;
 		INSERT INTO {schema}.locks (name, rev, holds, ends, token, over)
 			SELECT the_name, txid_current(), 0, 0, CASE WHEN u.token < {schema}.clock() THEN 0 ELSE u.token END, 0
-			FROM {schema}.upkeep u ON CONFLICT DO NOTHING;
+			FROM (SELECT coalesce(max(token), 0) AS token FROM {schema}.upkeep) AS u ON CONFLICT DO NOTHING;
 	END LOOP;
-END $$;
+END $leasewheel$;
 
 -- waiting returns the subscriptions for a name whose stores live.
 CREATE OR REPLACE FUNCTION {schema}.waiting(the_name text, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 BEGIN
 	SELECT array_agg(w.kind), array_agg(w.of), array_agg(w.store) INTO kinds, ofs, stores FROM {schema}.waits w
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
-END $$;
+END $leasewheel$;
 
 -- intime rolls a request back that is late. One that waits for a row which another transaction has
 -- locked, and not changed, does not evaluate its conditions again.
-CREATE OR REPLACE FUNCTION {schema}.intime(deadline bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.intime(deadline bigint) RETURNS bigint LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	now bigint := {schema}.clock();
 BEGIN
@@ -102,16 +106,16 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'LW001', MESSAGE = 'leasewheel: the request is late';
 	END IF;
 	RETURN now;
-END $$;
+END $leasewheel$;
 
 -- settled reports whether no transaction that is under way has locked the row with a revision. One
 -- that has may not be seen yet. It may have looked for waiters before this request's subscription:
 -- a refusal by the row would miss its message. It may be an acquisition whose deadline has passed
 -- since: a release that finds nothing would leave it. One that locks the row later is late.
-CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $leasewheel$
 BEGIN
 	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax = '0');
-END $$;
+END $leasewheel$;
 
 -- The functions below return one of these verdicts:
 --   -2 the request is late and has changed nothing
@@ -124,7 +128,7 @@ END $$;
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
 	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 BEGIN
 	settled := true;
 	l := {schema}.locked(the_name);
@@ -142,7 +146,7 @@ BEGIN
 			FROM unnest(ats, to_kinds, to_ofs, messages) AS m(at, kind, of, message)
 			JOIN {schema}.waits w ON w.name = the_name AND w.kind = m.kind AND w.of = m.of WHERE m.at = the_at;
 	END IF;
-END $$;
+END $leasewheel$;
 
 -- acquire grants a mutex or a fair lock without other waiters, or refuses it to an owner that
 -- does not wait.
@@ -150,7 +154,7 @@ CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_h
 	proposed bigint, reserve bigint, deadline bigint,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool,
 	OUT token bigint, OUT reserved bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	ms bigint;
 	mine bool;
@@ -219,13 +223,13 @@ BEGIN
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = ms + ttl,
 			token = l.token, over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name;
 	END IF;
-END $$;
+END $leasewheel$;
 
 -- release lowers the holds of a mutex' or a fair lock's owner, which then last for ttl; with
 -- zero it frees the lock. It wakes those waiters that are in no queue.
 CREATE OR REPLACE FUNCTION {schema}.release(the_name text, the_owner text, the_holds bigint, ttl bigint,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	ms bigint;
 BEGIN
@@ -266,13 +270,13 @@ BEGIN
 	ELSE
 		verdict := 0;
 	END IF;
-END $$;
+END $leasewheel$;
 
 -- renew prolongs leases of mutexes and fair locks. outcomes are 0 if the request was late, 1 if
 -- renewed, 2 if others hold the lock, 3 if it is free, -1 if the machine decides.
 CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], deadline bigint,
 	OUT clock bigint, OUT outcomes int[])
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	renewed bigint[];
 BEGIN
@@ -306,12 +310,12 @@ BEGIN
 	FROM unnest(names, owners) WITH ORDINALITY AS i(name, owner, at)
 	LEFT JOIN {schema}.locks l ON l.name = i.name
 	LEFT JOIN unnest(renewed) AS r(at) ON r.at = i.at;
-END $$;
+END $leasewheel$;
 
 -- sweep removes names of which nothing is left, of those after a name. It returns the last one
 -- that it has looked at, NULL at the end, and how many are left.
 CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT kept bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	removed bigint;
 	largest bigint;
@@ -330,6 +334,6 @@ BEGIN
 		last := NULL;
 	END IF;
 	kept := kept - removed;
-END $$;
+END $leasewheel$;
 
 INSERT INTO {schema}.migrations (version) VALUES ({version}) ON CONFLICT DO NOTHING;

@@ -40,7 +40,7 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 // A schema of any name may be made at once by several programs, again and again.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	s, schema := server(t), `odd "name" of {schema}`
+	s, schema := server(t), `o'dd "name" of {schema} a$$b {role}`
 	pool := s.Pool(t)
 	var work sync.WaitGroup
 	for range 4 {
@@ -52,9 +52,24 @@ func TestMigrate(t *testing.T) {
 	granted(t, store, h)
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, schema))
 	released(t, store, h)
+	_, err := store.Check(t.Context(), driver.CheckOptions{})
+	require.NoError(t, err)
+	exec(t, s, `CREATE ROLE "an owner" LOGIN;`+pgstore.Grants(schema, "an owner"))
 	exec(t, s, "INSERT INTO "+pgx.Identifier{schema}.Sanitize()+".migrations (version) VALUES (1000)")
 	require.ErrorContains(t, pgstore.Migrate(t.Context(), pool, schema), "newer version")
 	require.Error(t, pgstore.Migrate(t.Context(), pool, ""))
+}
+
+// A role that owns the schema may migrate it without a right on the database.
+func TestMigrateOfAnOwner(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	exec(t, s, `CREATE ROLE owns LOGIN; CREATE SCHEMA owned AUTHORIZATION owns`)
+	pool := s.Pool(t, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" })
+	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
+	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
+	exec(t, s, "TRUNCATE owned.upkeep") // as a restore of a part may
+	granted(t, open(t, s, pgstore.Config{Schema: "owned"}, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" }), hold(driver.KindMutex, "a", "client:1"))
 }
 
 // A role with the grants may use every kind. Without them, or without a schema, the error names

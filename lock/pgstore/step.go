@@ -39,6 +39,7 @@ func (s *Store) step(ctx context.Context, name string, do func(*machine.State, t
 // deadline by the server's clock; nil: none.
 func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
+	defer s.turns.take(ctx, namesOf(steps))()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
 	if err := s.read(ctx, unread); err != nil {
 		return err
@@ -75,11 +76,15 @@ func (s *Store) read(ctx context.Context, steps []*step) error {
 	if len(steps) == 0 {
 		return nil
 	}
+	return s.rows(ctx, s.sql.read, []any{namesOf(steps)}, steps)
+}
+
+func namesOf(steps []*step) []string {
 	names := make([]string, len(steps))
 	for i, st := range steps {
 		names[i] = st.name
 	}
-	return s.rows(ctx, s.sql.read, []any{names}, steps)
+	return names
 }
 
 // save saves what steps have made, and sends their messages. A step that was saved has no row

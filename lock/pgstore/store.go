@@ -54,6 +54,7 @@ type Store struct {
 	config   Config
 	sql      statements
 	clock    serverClock
+	turns    turns
 	listener *listener // nil if the store polls
 	sweeper  sweeper
 
@@ -76,8 +77,9 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	if c.Poll && c.Listen != nil {
 		return nil, errors.New("pgstore: Listen is of no use with Poll")
 	}
+	var beforeListen func(context.Context, *pgx.ConnConfig) error
 	if c.Listen == nil {
-		c.Listen = pool.Config().ConnConfig
+		c.Listen, beforeListen = pool.Config().ConnConfig, pool.Config().BeforeConnect
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -86,8 +88,10 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	s.requests = requests{Step: s.step}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.sweeper.s = s
+	s.turns.of = make(map[string]*turn)
 	if !c.Poll {
 		s.listener = newListener(s)
+		s.listener.before = beforeListen
 	}
 	return s, nil
 }

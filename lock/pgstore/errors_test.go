@@ -1,0 +1,49 @@
+package pgstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+)
+
+// Only a refusal after which the statement has surely changed nothing matches ErrNotDone, in
+// whatever language the server answers.
+func TestMeaningOfRefusals(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		severity, unlocalized, code string
+		notDone, unavailable        bool
+	}{
+		{"FATALE", "FATAL", "57P01", false, true},
+		{"FATAL", "", "57P01", false, true}, // of a proxy
+		{"PANIQUE", "PANIC", "XX000", false, false},
+		{"ERROR", "ERROR", "08P01", false, true},
+		{"ERROR", "ERROR", "40003", false, false},
+		{"FEHLER", "ERROR", "40001", true, true},
+		{"ERROR", "ERROR", "55P03", true, true},
+		{"ERROR", "ERROR", "42501", true, false},
+		{"ERROR", "ERROR", "LW001", true, true},
+	} {
+		err := pgstore.AnswerOf(&pgconn.PgError{Severity: test.severity, SeverityUnlocalized: test.unlocalized, Code: test.code})
+		assert.Equal(t, test.notDone, errors.Is(err, driver.ErrNotDone), "%+v", test)
+		assert.Equal(t, test.unavailable, errors.Is(err, driver.ErrUnavailable), "%+v", test)
+	}
+}
+
+// A statement that the server does not support at all is not repeated without end.
+func TestUnsupportedIsRepeatedAFewTimes(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "unsupported")
+	exec(t, s, `CREATE OR REPLACE FUNCTION unsupported.clock() RETURNS bigint LANGUAGE plpgsql AS
+		$$ BEGIN RAISE feature_not_supported; END $$`)
+	_, err := open(t, s, pgstore.Config{Schema: "unsupported"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	require.ErrorContains(t, err, "0A000")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+}
