@@ -78,13 +78,13 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	return driver.Report{Servers: []driver.Server{server}, Findings: findings}, nil
 }
 
-// examine asks a server. What the role may not see is left zero.
+// examine queries a server. What the role may not see is left zero.
 func (s *Store) examine(ctx context.Context) (*facts, error) {
 	f := &facts{settings: make(map[string]string), oldest: s.oldSnapshot}
 	one := func(sql string, into ...any) error {
-		return s.ask(ctx, in(s.config.Schema, sql), nil, func(rows pgx.Rows) error { return rows.Scan(into...) })
+		return s.query(ctx, in(s.config.Schema, sql), nil, func(rows pgx.Rows) error { return rows.Scan(into...) })
 	}
-	err := s.ask(ctx, `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
+	err := s.query(ctx, `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
 		'transaction_isolation', 'synchronous_standby_names', 'server_version', 'server_version_num', 'idle_in_transaction_session_timeout')`,
 		nil, func(rows pgx.Rows) error {
 			var name, value string
@@ -98,7 +98,7 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	f.version = f.settings["server_version"]
 	f.number, _ = strconv.Atoi(f.settings["server_version_num"])
 	var snapshot float64
-	for _, ask := range []error{
+	for _, err := range []error{
 		one(`SELECT pg_is_in_recovery(), extract(epoch FROM pg_postmaster_start_time())::bigint::text,
 			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`,
 			&f.standby, &f.id, &f.replicas, &f.synchronous),
@@ -108,8 +108,8 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 		one(`SELECT EXISTS (SELECT FROM pg_replication_slots WHERE age(coalesce(xmin, catalog_xmin)) > 1000000),
 			EXISTS (SELECT FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')`, &f.heldBySlots, &f.heldByPrepared),
 	} {
-		if ask != nil {
-			return nil, ask
+		if err != nil {
+			return nil, err
 		}
 	}
 	f.snapshot = time.Duration(snapshot * float64(time.Second))
@@ -119,10 +119,10 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	return f, s.examineClock(ctx, f)
 }
 
-// examineSchema asks for the schema, which there may not be.
+// examineSchema looks for the schema, which there may not be.
 func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ...any) error) error {
 	var exists bool
-	err := s.ask(ctx, "SELECT to_regclass($1) IS NOT NULL", []any{in(s.config.Schema, "{schema}.migrations")}, func(rows pgx.Rows) error { return rows.Scan(&exists) })
+	err := s.query(ctx, "SELECT to_regclass($1) IS NOT NULL", []any{in(s.config.Schema, "{schema}.migrations")}, func(rows pgx.Rows) error { return rows.Scan(&exists) })
 	if err != nil || !exists {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *Store) examineClock(ctx context.Context, f *facts) error {
 	for range checkTrips {
 		var micros int64
 		sent := time.Now()
-		err := s.ask(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
+		err := s.query(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (s *Store) checkNotifications(ctx context.Context) []driver.Finding {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
-		if err := s.ask(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
+		if err := s.query(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, notifyTimeout)

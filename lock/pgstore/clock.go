@@ -66,13 +66,13 @@ func (s *Store) deadline(ctx context.Context) (int64, error) {
 	return r.at.Add(by.Sub(r.sent)).UnixMicro() + 1, nil
 }
 
-// readClock asks for the server's clock, and whether the server is fit for requests.
+// readClock reads the server's clock, and finds out whether the server is fit for requests.
 func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
 	var isolation string
 	var standby bool
 	sent := time.Now()
-	err := s.ask(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &standby) })
+	err := s.query(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &standby) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)

@@ -44,9 +44,10 @@
 //
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
 // enough, and PgBouncer in transaction mode may be between, from version 1.21 on with
-// max_prepared_statements above 0, or with pgx's default_query_exec_mode=exec. Releases are notified on one further connection for each store,
-// which must lead to the server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY,
-// which makes commits wait for each other, is only used for locks with waiters.
+// max_prepared_statements above 0, or with pgx's default_query_exec_mode=exec. Releases are notified
+// on one further connection for each store, which must lead to the server itself: see
+// [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for each other, is
+// only used for locks with waiters.
 //
 // Transactions must be "read committed", PostgreSQL's default; others are refused.
 //
@@ -58,7 +59,7 @@
 // and leave room in their page, so that the next ones reuse it (HOT), unless a transaction is open
 // for long: then one lock falls to a fourth of its pace in 20 s. Run dumps and analyses on a replica.
 //
-// The acquisition, release and renewal of a mutex or a fair lock are one statement while nobody
+// The acquisition, release and renewal of a mutex or a fair lock are one statement while none
 // waits in its queue, and two otherwise, like those of the other kinds. The first reads the row,
 // lock/internal/machine decides, and the second stores the row unless another request has changed
 // it meanwhile, which repeats the step. No row stays locked between the two. However many leases
@@ -79,7 +80,7 @@ package pgstore
 // lock/internal/machine/doc.go.
 // Tests: differential_test.go, suite_real_test.go, turn_test.go.
 //
-// How requests are sent: row.go Store.ask(); deadlines by the server's clock: clock.go; errors:
+// How requests are sent: row.go Store.query(); deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go.
 //

@@ -35,7 +35,7 @@ type namedRow struct {
 
 // look returns rows in the order of their names.
 func (s *Store) look(ctx context.Context, sql string, args ...any) (found []*namedRow, err error) {
-	err = s.ask(ctx, sql, args, func(rows pgx.Rows) error {
+	err = s.query(ctx, sql, args, func(rows pgx.Rows) error {
 		r := new(namedRow)
 		found = append(found, r)
 		return rows.Scan(r.fields(&r.name)...)
@@ -112,7 +112,7 @@ func (s *Store) identify(ctx context.Context, name string, info *driver.Info) er
 	}
 	records := make(map[string]driver.Client)
 	if len(ids) > 0 {
-		err := s.ask(ctx, s.sql.clients, []any{ids}, func(rows pgx.Rows) error {
+		err := s.query(ctx, s.sql.clients, []any{ids}, func(rows pgx.Rows) error {
 			var c driver.Client
 			var since int64
 			if err := rows.Scan(&c.ID, &c.Host, &c.Process, &c.PID, &c.Label, &since); err != nil {

@@ -357,7 +357,7 @@ func (l *listener) change(ctx context.Context, sql string, p *places, number int
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return l.s.ask(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, nil)
+	return l.s.query(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, nil)
 }
 
 // deliver delivers a message.

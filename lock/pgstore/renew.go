@@ -68,7 +68,7 @@ func (s *Store) renewColumns(ctx context.Context, by int64, items []*renewal.Ite
 	var clock int64
 	var outcomes []int
 	sent := time.Now()
-	err = s.ask(ctx, s.sql.renew, []any{names, owners, ttls, by}, func(rows pgx.Rows) error { return rows.Scan(&clock, &outcomes) })
+	err = s.query(ctx, s.sql.renew, []any{names, owners, ttls, by}, func(rows pgx.Rows) error { return rows.Scan(&clock, &outcomes) })
 	switch {
 	case err != nil:
 		return nil, err

@@ -109,12 +109,12 @@ const (
 	mostPause  = 50 * time.Millisecond
 )
 
-// ask sends a statement, and has scan, if there is one, read each row. One that was rolled back for the sake of
+// query sends a statement, and has scan, if there is one, read each row. One that was rolled back for the sake of
 // others is sent again.
-func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+func (s *Store) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	for failures := 1; ; failures++ {
 		used := s.clock.reading.Load()
-		err := s.askOnce(ctx, sql, args, scan)
+		err := s.queryOnce(ctx, sql, args, scan)
 		if errors.Is(err, errLate) {
 			s.clock.reading.CompareAndSwap(used, nil) // it may be wrong
 		}
@@ -129,7 +129,7 @@ func (s *Store) ask(ctx context.Context, sql string, args []any, scan func(pgx.R
 	}
 }
 
-func (s *Store) askOnce(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	if s.ending.Err() != nil {
 		return errClosed
 	}
@@ -157,7 +157,7 @@ func (s *Store) askOnce(ctx context.Context, sql string, args []any, scan func(p
 // request sends a statement of which each reply is a row, and keeps its clock.
 func (s *Store) request(ctx context.Context, sql string, args []any, r *row, more ...any) error {
 	sent := time.Now()
-	if err := s.ask(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(r.fields(more...)...) }); err != nil {
+	if err := s.query(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(r.fields(more...)...) }); err != nil {
 		return err
 	}
 	s.clock.renew(sent, r.clock, r.verdict == late)

@@ -119,7 +119,7 @@ func (s *Store) save(ctx context.Context, by *int64, steps []*step) error {
 // rows sends a statement that returns the row of each step.
 func (s *Store) rows(ctx context.Context, sql string, args []any, steps []*step) error {
 	sent, got, isLate := time.Now(), 0, false
-	err := s.ask(ctx, sql, args, func(rows pgx.Rows) error {
+	err := s.query(ctx, sql, args, func(rows pgx.Rows) error {
 		var r row
 		var at int
 		if err := rows.Scan(r.fields(&at)...); err != nil {

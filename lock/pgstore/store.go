@@ -104,7 +104,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Announce stores a record of the client, see [driver.Store].
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	return s.ask(ctx, s.sql.announce, []any{c.ID, c.Host, c.Process, int64(c.PID), c.Label, c.Since.UnixMicro(), ttl.Milliseconds()}, nil)
+	return s.query(ctx, s.sql.announce, []any{c.ID, c.Host, c.Process, int64(c.PID), c.Label, c.Since.UnixMicro(), ttl.Milliseconds()}, nil)
 }
 
 // Close ends the store's subscriptions and its connection. Requests fail afterwards. The locks

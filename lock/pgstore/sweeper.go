@@ -64,14 +64,14 @@ func (w *sweeper) stop() {
 // unless another store has done so within the last time every. It reports whether rows are left.
 func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool, err error) {
 	now := int64(0)
-	if err = s.ask(ctx, s.sql.claim, []any{every.Milliseconds()}, func(rows pgx.Rows) error { return rows.Scan(&now) }); err != nil || now == 0 {
+	if err = s.query(ctx, s.sql.claim, []any{every.Milliseconds()}, func(rows pgx.Rows) error { return rows.Scan(&now) }); err != nil || now == 0 {
 		return err == nil, err
 	}
 	for after := ""; ; {
 		var last *string
 		var stay int64
 		args := []any{after, now - kept.Milliseconds(), sweepPage}
-		if err := s.ask(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &stay) }); err != nil {
+		if err := s.query(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &stay) }); err != nil {
 			return true, err
 		}
 		if left = left || stay > 0; last == nil {
@@ -79,5 +79,5 @@ func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool
 		}
 		after = *last
 	}
-	return left, s.ask(ctx, s.sql.forget, nil, nil)
+	return left, s.query(ctx, s.sql.forget, nil, nil)
 }
