@@ -172,6 +172,7 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 	}
 	put, err := p.s.put(ctx, l.key, "", l.id)
 	if err != nil {
+		p.discard(l)
 		return nil, err
 	}
 	l.guard = put.Header.Revision
@@ -188,6 +189,15 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 	}
 	p.s.background(func(ctx context.Context) { p.watch(ctx, l, put.Header.Revision) })
 	return l, nil
+}
+
+// discard ends a lease that has nothing, rather than at the end of its TTL.
+func (p *leases) discard(l *lease) {
+	p.s.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+		defer cancel()
+		p.s.client.Revoke(ctx, l.id) //nolint:errcheck // it ends by itself
+	})
 }
 
 // watch waits for the end of a lease.
@@ -207,7 +217,9 @@ func (p *leases) ended(l *lease) {
 	}
 	lost := make([]string, 0, len(l.holds))
 	for h := range l.holds {
-		delete(p.of, h)
+		if p.of[h] == l {
+			delete(p.of, h)
+		}
 		lost = append(lost, h.name)
 	}
 	p.mu.Unlock()

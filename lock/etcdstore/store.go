@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -228,6 +229,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		w.bump = s.leases.doubtful(id)
 		return sent
 	})
+	if fixed != nil && (err == nil && !held || errors.Is(err, driver.ErrNotDone)) {
+		s.leases.discard(fixed)
+	}
 	if err != nil {
 		return false, err
 	}
