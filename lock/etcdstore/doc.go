@@ -11,7 +11,7 @@
 // Mutexes, fair locks and read-write locks, with holds, queues, inspection and forced release, as
 // package lock/internal/machine defines them. A majority of the members has every grant, release
 // and change of a queue before it is answered. Leases are etcd's: no clock of a client ends one, and
-// none of a server that is set. A holder reports the loss of its lock by the word of etcd, at once
+// none of a server that is set. They age while a client's system sleeps. A holder reports the loss of its lock by the word of etcd, at once
 // also if its etcd lease was revoked, and by its own clock at the end of what it has confirmed.
 //
 // A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
@@ -69,6 +69,6 @@ package etcdstore
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go.
 //
-// Leases, and which keepalives count: lease.go, keeper.go. What a waiter depends on: waiting.go,
+// Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
-// Tests: store_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.
+// Tests: store_test.go, lease_test.go, clock_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.

@@ -346,7 +346,7 @@ func TestDeposedLeader(t *testing.T) {
 	c := startCluster(t, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
-	k := newKeeper(client, "any")
+	k := newKeeper(client, systemClock(), "any")
 	t.Cleanup(k.close)
 	granted, err := client.Grant(context.Background(), 600)
 	require.NoError(t, err)

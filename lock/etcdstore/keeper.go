@@ -21,6 +21,7 @@ import (
 // leader alone, to which it has forwarded the keepalive, and which led until the second read.
 type keeper struct {
 	client *clientv3.Client
+	clock  clock
 	key    string        // is read
 	use    chan struct{} // has one element while no round runs; guards what follows
 	member int
@@ -33,15 +34,15 @@ type keeper struct {
 	voided atomic.Int64 // rounds that did not count as the leader has changed
 }
 
-func newKeeper(client *clientv3.Client, key string) *keeper {
-	k := &keeper{client: client, key: key, use: make(chan struct{}, 1)}
+func newKeeper(client *clientv3.Client, now clock, key string) *keeper {
+	k := &keeper{client: client, clock: now, key: key, use: make(chan struct{}, 1)}
 	k.use <- struct{}{}
 	return k
 }
 
 // kept is what became of a keepalive.
 type kept struct {
-	sent time.Time
+	sent time.Duration
 	ttl  int64 // s; 0 or less: the lease has ended
 }
 
@@ -137,7 +138,7 @@ func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clien
 		return nil, err
 	}
 	for _, id := range ids {
-		sent := time.Now()
+		sent := k.clock()
 		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
 			_, err = stream.Recv() // has the reason
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // lives reports whether etcd has a lease.
@@ -58,4 +59,28 @@ func TestLeaseWithoutUseIsRevoked(t *testing.T) {
 	require.True(t, held)
 	assert.True(t, lives(t, s, leaseOf(t, s, "a", "me:1")))
 	gone(1)
+}
+
+// A hold that was taken without the caller's knowledge ends, though others by its etcd lease are
+// renewed.
+func TestHoldOfALostReplyEnds(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	s := openOn(t, common(t).dial(t, failing("/Txn", &lost)), "doubt")
+	const ttl = 2 * time.Second
+	kept := request("me:1", ttl)
+	kept.Name = "b"
+	acquire(t, s, kept)
+	lost.Store(true)
+	_, err := s.Acquire(t.Context(), request("me:2", ttl))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, driver.ErrNotDone)
+	lost.Store(false)
+	require.False(t, free(t, s))
+	eventually(t, "it is free", func() bool {
+		items := []renewal.Item{{Key: "b", Owner: "me:1", Ref: driver.KindMutex, TTL: ttl}}
+		s.Renew(t.Context(), items)
+		require.NotEqual(t, renewal.Taken, items[0].Outcome)
+		return free(t, s)
+	})
 }
