@@ -15,7 +15,8 @@
 // also if its etcd lease was revoked, and by its own clock at the end of what it has confirmed.
 //
 // A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
-// a linearizable read that follows on the same connection is in the raft term of one before.
+// the same member answers a linearizable read before and one after it, in one raft term. So the
+// client's endpoints must be members: behind a balancer that spreads requests no lease is renewed.
 //
 // Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at
 // which the prefix was first used. So they grow although a cluster is made anew, unless the clock of

@@ -356,7 +356,7 @@ func TestDeposedLeader(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		_, _, err = k.keep(ctx, ids, nil)
 		require.NoError(t, err)
-		term := k.term
+		term := k.last.term
 		c.members[old].signal(t, syscall.SIGSTOP)
 		now := c.leader(t, old)
 		sent := make(chan struct{})
@@ -372,7 +372,7 @@ func TestDeposedLeader(t *testing.T) {
 		<-sent
 		time.Sleep(50 * time.Millisecond) // it is in the buffers of the old leader
 		c.members[old].signal(t, syscall.SIGCONT)
-		require.ErrorIs(t, <-done, errLeaderChanged, "the leader was deposed: term %d, and then %d", term, k.term)
+		require.ErrorIs(t, <-done, errLeaderChanged, "the leader was deposed: term %d, and then %d", term, k.last.term)
 		cancel()
 		c.await(t)
 		_, err := c.members[now].dial(t).MoveLeader(context.Background(), c.members[old].id(t))

@@ -75,8 +75,12 @@ type Store struct {
 
 // New returns a store on a client of etcd, which stays the caller's. It makes no request.
 //
-// Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration to a second or
-// two: otherwise requests go to a member that is cut off until the system has noticed.
+// The client's endpoints must be members. Behind one that sends the requests of a connection to
+// several members, as balancers of HTTP do, no lease is renewed.
+//
+// Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration: otherwise requests go
+// to a member that is cut off until the system has noticed. 10 s is the least that gRPC allows for
+// DialKeepAliveTime. A member that hangs, rather than dies, delays requests by the sum of both.
 func New(client *clientv3.Client, c Config) (*Store, error) {
 	keys, err := newKeys(c.Prefix)
 	if err != nil {
