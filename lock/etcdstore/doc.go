@@ -30,6 +30,10 @@
 // default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
 // late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
 // move to another lease within half a TTL, so that its end is late by no more.
+// A lease that is not renewed, as with lock's option Fixed, ends up to a quarter of its TTL early, and
+// its loss is reported at its end alone, also if its etcd lease was revoked. A member that hangs,
+// rather than dies, delays requests until gRPC notices, after 10 s at the least: locks of shorter TTLs
+// may be lost meanwhile, though no lock has two holders.
 //
 // The servers have no clock by which they could refuse a request that arrives late. An acquisition
 // whose caller has given up may take the lock, until its owner's release, which package lock
