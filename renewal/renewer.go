@@ -66,7 +66,8 @@ type Renewer interface {
 }
 
 // Alarm is a [Renewer] that notices by itself that leases may be lost. The watchdog then renews
-// all of them at once, rather than each when it is due.
+// all of them at once, rather than each when it is due. Fixed leases are not renewed: their loss is
+// noticed at their end.
 type Alarm interface {
 	// OnLoss has lost called, which does not block, whenever leases may be lost. It may be called
 	// from any goroutine, until stop has returned.

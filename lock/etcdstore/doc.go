@@ -11,11 +11,12 @@
 // Mutexes, fair locks and read-write locks, with holds, queues, inspection and forced release, as
 // package lock/internal/machine defines them. A majority of the members has every grant, release
 // and change of a queue before it is answered. Leases are etcd's: no clock of a client ends one, and
-// none of a server that is set. A holder reports the loss of its lock by the word of etcd, at once
+// none of a server that is set. They age while a client's system sleeps. A holder reports the loss of its lock by the word of etcd, at once
 // also if its etcd lease was revoked, and by its own clock at the end of what it has confirmed.
 //
 // A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
-// a linearizable read that follows on the same connection is in the raft term of one before.
+// the same member answers a linearizable read before and one after it, in one raft term. So the
+// client's endpoints must be members: behind a balancer that spreads requests no lease is renewed.
 //
 // Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at
 // which the prefix was first used. So they grow although a cluster is made anew, unless the clock of
@@ -29,6 +30,10 @@
 // default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
 // late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
 // move to another lease within half a TTL, so that its end is late by no more.
+// A lease that is not renewed, as with lock's option Fixed, ends up to a quarter of its TTL early, and
+// its loss is reported at its end alone, also if its etcd lease was revoked. A member that hangs,
+// rather than dies, delays requests until gRPC notices, after 10 s at the least: locks of shorter TTLs
+// may be lost meanwhile, though no lock has two holders.
 //
 // The servers have no clock by which they could refuse a request that arrives late. An acquisition
 // whose caller has given up may take the lock, until its owner's release, which package lock
@@ -69,6 +74,6 @@ package etcdstore
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go.
 //
-// Leases, and which keepalives count: lease.go, keeper.go. What a waiter depends on: waiting.go,
+// Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
-// Tests: store_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.
+// Tests: store_test.go, lease_test.go, clock_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.

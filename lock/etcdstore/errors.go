@@ -37,14 +37,15 @@ func transient(err error) bool {
 	return !errors.Is(err, driver.ErrUnsupported)
 }
 
-// refused reports whether etcd has answered that it has not done a request.
+// refused reports whether etcd has answered that it has not done a request. Without space it may
+// have: the members apply a transaction that exceeds their quota, and then answer with that error.
 func refused(err error) bool {
 	switch code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange,
-		codes.NotFound, codes.ResourceExhausted, codes.FailedPrecondition:
+		codes.NotFound, codes.FailedPrecondition:
 		return true
 	}
-	return elsewhere(err)
+	return elsewhere(err) || err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyRequests)
 }
 
 // elsewhere reports whether a member has refused a request because it knows no leader. Another one

@@ -15,6 +15,7 @@ var benchTime = flag.Duration("time", 30*time.Second, "how long TestFaultBench b
 func TestFaultBench(t *testing.T) {
 	b := startBench(t, 4)
 	b.progresses(20, "intact")
+	b.renews(3, "intact")
 	for begin := time.Now(); time.Since(begin) < *benchTime; {
 		b.breakBy(rand.IntN(len(faults)))
 	}

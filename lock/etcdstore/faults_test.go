@@ -21,6 +21,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/chaos"
 )
 
+// benchTTL is that of the bench's locks. Uses that outlast it twice depend on renewals.
+const benchTTL = 2 * time.Second
+
 // bench has clients use locks on a cluster with faults.
 type bench struct {
 	testing.TB
@@ -37,6 +40,7 @@ type bench struct {
 	mu      sync.Mutex
 	uses    []chaos.Use
 	grants  atomic.Int64
+	renewed atomic.Int64 // uses of more than two TTLs
 	refused atomic.Int64 // losses, and requests that have failed
 }
 
@@ -64,13 +68,14 @@ func startBench(t testing.TB, workers int) *bench {
 		b.wires = append(b.wires, wires)
 		s := openOn(t, dial(t, addresses), b.prefix)
 		s.now = func() time.Time { return time.Now().Add(time.Duration(b.skew.Load())) }
-		l, err := lock.New(s, lock.Config{TTL: 5 * time.Second})
+		l, err := lock.New(s, lock.Config{TTL: benchTTL})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		b.stores, b.lockers = append(b.stores, s), append(b.lockers, l)
 		for range 2 {
 			work.Go(func() { b.work(ctx, l) })
 		}
+		work.Go(func() { b.workLong(ctx, l) })
 	}
 	t.Cleanup(func() {
 		stop()
@@ -98,9 +103,13 @@ func (b *bench) work(ctx context.Context, l *lock.Locker) {
 			m = l.Mutex(u.Name)
 		}
 		b.use(ctx, m, u, rand.N(100*time.Millisecond))
-		if rand.IntN(8) == 0 { // one that outlasts a renewal
-			b.use(ctx, m, u, rand.N(3*time.Second))
-		}
+	}
+}
+
+// workLong uses a lock for more than two TTLs at a time.
+func (b *bench) workLong(ctx context.Context, l *lock.Locker) {
+	for u := (chaos.Use{Name: "long"}); ctx.Err() == nil; {
+		b.use(ctx, l.Mutex(u.Name), u, 2*benchTTL+rand.N(benchTTL))
 	}
 }
 
@@ -133,6 +142,9 @@ func (b *bench) record(u chaos.Use) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.uses = append(b.uses, u)
+	if u.Valid.Sub(u.Granted) > 2*benchTTL {
+		b.renewed.Add(1)
+	}
 	b.grants.Add(1)
 }
 
@@ -242,10 +254,13 @@ var faults = []struct {
 			p.set(everything)
 		}
 		for now := time.Now(); lease.Valid(); now = time.Now() { // it is lost at its end, while etcd keeps it longer
-			u.Valid = now
+			if u.Valid = now; now.Sub(u.Granted) > limit {
+				b.Fatal("the lock is valid for a minute without the cluster")
+			}
 			time.Sleep(time.Millisecond)
 		}
 		b.record(u)
+		b.use(context.Background(), b.lockers[1].Mutex(u.Name), chaos.Use{Name: u.Name}, 0) // etcd ends it, too
 		select {
 		case <-lease.Lost():
 		case <-time.After(limit):
@@ -316,6 +331,16 @@ func (b *bench) breakBy(i int) {
 	b.progresses(20, fault.name+", and it is over")
 }
 
+// renews waits for uses that outlast their TTL twice, which need renewals.
+func (b *bench) renews(n int64, when string) {
+	b.Helper()
+	for begin, from := time.Now(), b.renewed.Load(); b.renewed.Load() < from+n; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			b.Fatalf("%s: %d locks were held for more than two TTLs in a minute", when, b.renewed.Load()-from)
+		}
+	}
+}
+
 // check checks all uses.
 func (b *bench) check() {
 	b.mu.Lock()
@@ -325,8 +350,8 @@ func (b *bench) check() {
 	for _, s := range b.stores {
 		voided += s.keeper.voided.Load()
 	}
-	b.Logf("%d uses, %d checks; %d were lost or failed; %d rounds of keepalives were voided by a change of the leader",
-		len(b.uses), checked, b.refused.Load(), voided)
+	b.Logf("%d uses, %d of more than two TTLs, %d checks; %d were lost or failed; %d rounds of keepalives were voided by a change of the leader",
+		len(b.uses), b.renewed.Load(), checked, b.refused.Load(), voided)
 }
 
 // TestFaults breaks a cluster in every way while locks are in use.
@@ -334,9 +359,11 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	b.progresses(20, "intact")
+	b.renews(3, "intact")
 	for i := range faults {
 		b.breakBy(i)
 	}
+	b.renews(3, "after all faults")
 	b.check()
 }
 
@@ -346,7 +373,7 @@ func TestDeposedLeader(t *testing.T) {
 	c := startCluster(t, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
-	k := newKeeper(client, "any")
+	k := newKeeper(client, systemClock(), "any")
 	t.Cleanup(k.close)
 	granted, err := client.Grant(context.Background(), 600)
 	require.NoError(t, err)
@@ -356,7 +383,7 @@ func TestDeposedLeader(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		_, _, err = k.keep(ctx, ids, nil)
 		require.NoError(t, err)
-		term := k.term
+		term := k.last.term
 		c.members[old].signal(t, syscall.SIGSTOP)
 		now := c.leader(t, old)
 		sent := make(chan struct{})
@@ -372,7 +399,7 @@ func TestDeposedLeader(t *testing.T) {
 		<-sent
 		time.Sleep(50 * time.Millisecond) // it is in the buffers of the old leader
 		c.members[old].signal(t, syscall.SIGCONT)
-		require.ErrorIs(t, <-done, errLeaderChanged, "the leader was deposed: term %d, and then %d", term, k.term)
+		require.ErrorIs(t, <-done, errLeaderChanged, "the leader was deposed: term %d, and then %d", term, k.last.term)
 		cancel()
 		c.await(t)
 		_, err := c.members[now].dial(t).MoveLeader(context.Background(), c.members[old].id(t))

@@ -61,7 +61,8 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 		return driver.Info{}, err
 	}
 	o.work.of = claims
-	return info, s.describe(ctx, &info, o)
+	s.describe(ctx, &info, o) //nolint:errcheck // the lock is free: an error would deny it
+	return info, nil
 }
 
 // describe adds what the machine does not know.
@@ -134,8 +135,10 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(string) boo
 			}
 			info, err := s.Inspect(ctx, name, driver.KindMutex)
 			if err != nil {
-				yield(driver.Info{}, fmt.Errorf("list: %w", err))
-				return
+				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
+					return
+				}
+				continue
 			}
 			if info.Held() && !yield(info, nil) {
 				return

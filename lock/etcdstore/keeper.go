@@ -17,38 +17,48 @@ import (
 // keeper keeps etcd leases alive. A keepalive is answered by what a member takes for the leader,
 // without the others: a leader that was deposed answers it, too, and the new one does not know of
 // it. So it counts only if a read follows that a quorum has confirmed, in the raft term of a read
-// before. All three are sent to one member, on one connection: in that term the member knew one
-// leader alone, to which it has forwarded the keepalive, and which led until the second read.
+// before. One member must have answered all three: in that term it knew one leader alone, to which it
+// has forwarded the keepalive, and which led until the second read. One connection does not suffice,
+// as a balancer may send its requests to several members.
 type keeper struct {
 	client *clientv3.Client
+	clock  clock
 	key    string        // is read
 	use    chan struct{} // has one element while no round runs; guards what follows
 	member int
 	conn   *grpc.ClientConn
 	kv     pb.KVClient
 	lease  pb.LeaseClient
-	term   uint64 // of the last read; 0: none on this connection
+	last   place // of the last read; zero: none on this connection
 	closed bool
 
 	voided atomic.Int64 // rounds that did not count as the leader has changed
 }
 
-func newKeeper(client *clientv3.Client, key string) *keeper {
-	k := &keeper{client: client, key: key, use: make(chan struct{}, 1)}
+func newKeeper(client *clientv3.Client, now clock, key string) *keeper {
+	k := &keeper{client: client, clock: now, key: key, use: make(chan struct{}, 1)}
 	k.use <- struct{}{}
 	return k
 }
 
+// place is a member in a raft term.
+type place struct{ member, term uint64 }
+
+func placeOf(h *pb.ResponseHeader) place { return place{h.GetMemberId(), h.GetRaftTerm()} }
+
 // kept is what became of a keepalive.
 type kept struct {
-	sent time.Time
+	sent time.Duration
 	ttl  int64 // s; 0 or less: the lease has ended
 }
 
 // maxRounds is how often a round is made, if the leader changes or a member knows none.
 const maxRounds = 5
 
-var errLeaderChanged = errors.New("the leader has changed during a keepalive")
+var (
+	errLeaderChanged  = errors.New("the leader has changed during a keepalive")
+	errSeveralMembers = errors.New("several members have answered on one connection: the client's endpoints must be members, not a balancer")
+)
 
 // keep keeps leases alive, and then reads keys. Without an error it counts.
 func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string) (of map[clientv3.LeaseID]kept, kvs map[string]*mvccpb.KeyValue, err error) {
@@ -62,7 +72,7 @@ func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string
 		of, kvs, err = k.round(ctx, ids, keys)
 		if err != nil && !errors.Is(err, errLeaderChanged) {
 			k.disconnect() // the next round tries another member
-			if !elsewhere(err) {
+			if !elsewhere(err) && !errors.Is(err, errSeveralMembers) {
 				break
 			}
 		} else if err == nil {
@@ -76,8 +86,8 @@ func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []strin
 	if err := k.connect(); err != nil {
 		return nil, nil, err
 	}
-	if k.term == 0 {
-		if k.term, err = k.read(ctx, nil, nil); err != nil {
+	if k.last == (place{}) {
+		if k.last, err = k.read(ctx, nil, nil); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -85,27 +95,31 @@ func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []strin
 		return nil, nil, err
 	}
 	kvs = make(map[string]*mvccpb.KeyValue)
-	before := k.term
+	before := k.last
 	if len(keys) == 0 {
-		k.term, err = k.read(ctx, nil, kvs)
+		k.last, err = k.read(ctx, nil, kvs)
 	}
 	for some := range slices.Chunk(keys, maxOps) {
-		if k.term, err = k.read(ctx, some, kvs); err != nil || k.term != before {
+		if k.last, err = k.read(ctx, some, kvs); err != nil || k.last != before {
 			break
 		}
 	}
-	if err == nil && k.term != before {
+	switch {
+	case err != nil:
+	case k.last.member != before.member:
+		err = errSeveralMembers
+	case k.last.term != before.term:
 		k.voided.Add(1)
 		err = errLeaderChanged
 	}
 	return of, kvs, err
 }
 
-// read reads keys after a quorum has confirmed the leader, and returns the term.
-func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb.KeyValue) (term uint64, err error) {
+// read reads keys after a quorum has confirmed the leader, and returns who has answered.
+func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb.KeyValue) (by place, err error) {
 	if len(keys) == 0 {
 		response, err := k.kv.Range(ctx, &pb.RangeRequest{Key: []byte(k.key), KeysOnly: true})
-		return response.GetHeader().GetRaftTerm(), err
+		return placeOf(response.GetHeader()), err
 	}
 	request := &pb.TxnRequest{}
 	for _, key := range keys {
@@ -114,14 +128,14 @@ func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb
 	}
 	response, err := k.kv.Txn(ctx, request)
 	if err != nil {
-		return 0, err
+		return by, err
 	}
 	for _, r := range response.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
 			kvs[string(kv.Key)] = kv
 		}
 	}
-	return response.GetHeader().GetRaftTerm(), nil
+	return placeOf(response.GetHeader()), nil
 }
 
 // send sends keepalives, and waits for their answers.
@@ -137,7 +151,7 @@ func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clien
 		return nil, err
 	}
 	for _, id := range ids {
-		sent := time.Now()
+		sent := k.clock()
 		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
 			_, err = stream.Recv() // has the reason
 			return nil, err
@@ -145,6 +159,9 @@ func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clien
 		answer, err := stream.Recv()
 		if err != nil {
 			return nil, err
+		}
+		if answer.GetHeader().GetMemberId() != k.last.member {
+			return nil, errSeveralMembers
 		}
 		if answer.ID != int64(id) {
 			return nil, fmt.Errorf("a keepalive of lease %x was answered for %x", id, answer.ID)
@@ -169,7 +186,7 @@ func (k *keeper) connect() error {
 	if err != nil {
 		return err
 	}
-	k.conn, k.kv, k.lease, k.term = conn, pb.NewKVClient(conn), pb.NewLeaseClient(conn), 0
+	k.conn, k.kv, k.lease, k.last = conn, pb.NewKVClient(conn), pb.NewLeaseClient(conn), place{}
 	return nil
 }
 

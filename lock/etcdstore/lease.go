@@ -47,11 +47,11 @@ type lease struct {
 	// something by the lease compares it, so that to write the key again is to prevent every
 	// such request that is still on its way.
 	guard int64
-	// end is until when etcd has certainly not ended the lease by itself.
-	end  time.Time
+	// end is until when etcd has certainly not ended the lease by itself, by the store's clock.
+	end  time.Duration
 	dead bool
 	// holds are those of this process by the lease, each with its last renewal.
-	holds map[hold]time.Time
+	holds map[hold]time.Duration
 }
 
 // hold names one.
@@ -94,16 +94,16 @@ func whole(ttl time.Duration) (time.Duration, error) {
 
 // get returns a lease of a class, of which most is left.
 func (p *leases) get(ctx context.Context, of class) (*lease, error) {
-	return p.until(ctx, of, time.Time{})
+	return p.until(ctx, of, 0)
 }
 
 // after returns a lease for a hold that had another one. It does not end before that one: the
 // holder may rely on it, as it may miss the answer.
 func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.LeaseID, other bool) (*lease, error) {
-	var end time.Time
+	var end time.Duration
 	of := class{ttl, forHolds}
 	if l := p.own(prior); l != nil && l.class == of {
-		if end = p.endOf(l); !other && time.Until(end) > ttl*3/4 {
+		if end = p.endOf(l); !other && end-p.s.clock() > ttl*3/4 {
 			return l, nil
 		}
 	}
@@ -115,10 +115,10 @@ func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.Le
 }
 
 // until returns a lease of a class that does not end before an instant.
-func (p *leases) until(ctx context.Context, of class, end time.Time) (*lease, error) {
+func (p *leases) until(ctx context.Context, of class, end time.Duration) (*lease, error) {
 	for {
 		p.mu.Lock()
-		if l := p.current[of]; l != nil && !l.dead && len(l.holds) < maxShared && time.Until(l.end) > of.ttl*3/4 && !l.end.Before(end) {
+		if l := p.current[of]; l != nil && !l.dead && len(l.holds) < maxShared && l.end-p.s.clock() > of.ttl*3/4 && l.end >= end {
 			p.mu.Unlock()
 			return l, nil
 		}
@@ -126,7 +126,7 @@ func (p *leases) until(ctx context.Context, of class, end time.Time) (*lease, er
 		p.mu.Unlock()
 		select {
 		case <-m.done:
-			if m.err != nil || !p.endOf(m.l).Before(end) {
+			if m.err != nil || p.endOf(m.l) >= end {
 				return m.l, m.err
 			}
 		case <-ctx.Done():
@@ -161,17 +161,18 @@ func (p *leases) make(of class) *making {
 
 // grant makes a lease and its key.
 func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
-	begin := time.Now()
+	begin := p.s.clock()
 	granted, err := p.s.grant(ctx, of.ttl)
 	if err != nil {
 		return nil, err
 	}
 	l := &lease{
 		id: granted.ID, class: of, least: time.Duration(granted.TTL) * time.Second,
-		key: p.s.keys.lease(granted.ID), end: begin.Add(of.ttl), holds: make(map[hold]time.Time),
+		key: p.s.keys.lease(granted.ID), end: begin + of.ttl, holds: make(map[hold]time.Duration),
 	}
 	put, err := p.s.put(ctx, l.key, "", l.id)
 	if err != nil {
+		p.discard(l)
 		return nil, err
 	}
 	l.guard = put.Header.Revision
@@ -188,6 +189,15 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 	}
 	p.s.background(func(ctx context.Context) { p.watch(ctx, l, put.Header.Revision) })
 	return l, nil
+}
+
+// discard ends a lease that has nothing, rather than at the end of its TTL.
+func (p *leases) discard(l *lease) {
+	p.s.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+		defer cancel()
+		p.s.client.Revoke(ctx, l.id) //nolint:errcheck // it ends by itself
+	})
 }
 
 // watch waits for the end of a lease.
@@ -207,7 +217,9 @@ func (p *leases) ended(l *lease) {
 	}
 	lost := make([]string, 0, len(l.holds))
 	for h := range l.holds {
-		delete(p.of, h)
+		if p.of[h] == l {
+			delete(p.of, h)
+		}
 		lost = append(lost, h.name)
 	}
 	p.mu.Unlock()
@@ -228,11 +240,11 @@ func (p *leases) alive(id clientv3.LeaseID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.all[id]
-	return l != nil && !l.dead && time.Now().Before(l.end)
+	return l != nil && !l.dead && p.s.clock() < l.end
 }
 
 // put records that a hold lives by a lease, and was renewed at an instant.
-func (p *leases) put(h hold, l *lease, at time.Time) {
+func (p *leases) put(h hold, l *lease, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old := p.of[h]; old != nil && old != l {
@@ -251,23 +263,23 @@ func (p *leases) drop(h hold) {
 	}
 }
 
-func (p *leases) endOf(l *lease) time.Time {
+func (p *leases) endOf(l *lease) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.end
 }
 
-// left returns for how long etcd certainly keeps a lease, from an instant.
-func (p *leases) left(l *lease, from time.Time) time.Duration {
+// left returns for how long etcd certainly keeps a lease, from an instant, a TTL at most.
+func (p *leases) left(l *lease, from time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return l.end.Sub(from)
+	return min(l.end-from, l.ttl)
 }
 
 // renewable returns the lease of a hold that is renewed at an instant, if the lease is to be kept
 // alive for that. It is not if another hold by it was not renewed for half of its TTL: that one
 // would end late.
-func (p *leases) renewable(h hold, ttl time.Duration, at time.Time) *lease {
+func (p *leases) renewable(h hold, ttl, at time.Duration) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.of[h]
@@ -278,11 +290,11 @@ func (p *leases) renewable(h hold, ttl time.Duration, at time.Time) *lease {
 	return l
 }
 
-func (p *leases) keepable(l *lease, at time.Time) bool {
+func (p *leases) keepable(l *lease, at time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, renewed := range l.holds {
-		if at.Sub(renewed) > l.ttl/2 {
+		if at-renewed > l.ttl/2 {
 			if p.current[l.class] == l {
 				delete(p.current, l.class)
 			}
@@ -293,12 +305,10 @@ func (p *leases) keepable(l *lease, at time.Time) bool {
 }
 
 // kept records a keepalive that was sent at an instant.
-func (p *leases) kept(l *lease, sent time.Time) {
+func (p *leases) kept(l *lease, sent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if end := sent.Add(l.ttl); end.After(l.end) {
-		l.end = end
-	}
+	l.end = max(l.end, sent+l.ttl)
 }
 
 // guards returns the revisions of the leases' keys.
@@ -321,8 +331,9 @@ func (p *leases) bumped(all []*lease, revision int64) {
 	}
 }
 
-// doubt records that an acquisition may still be applied, by these leases.
-func (p *leases) doubt(h hold, by []*lease) {
+// doubt records that an acquisition that was requested at an instant may still be applied, by these
+// leases.
+func (p *leases) doubt(h hold, by []*lease, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for known := range p.unknown { // those whose leases have ended are certain
@@ -333,7 +344,7 @@ func (p *leases) doubt(h hold, by []*lease) {
 	p.unknown[h] = append(p.unknown[h], by...)
 	for _, l := range by { // so that no other hold keeps the lease alive for this one
 		if p.of[h] != l {
-			l.holds[h] = time.Now()
+			l.holds[h] = at
 		}
 	}
 }

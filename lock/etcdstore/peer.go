@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -16,15 +17,28 @@ const maxPeers = 16
 type peer struct {
 	names map[string]bool
 	stop  context.CancelFunc
-	began bool // it is watched, and lives until that is noticed
+	// seen is when it lived last, if it is watched: until its end is noticed. 0: it is not watched.
+	seen time.Duration
 }
 
-// watched reports whether this store notices the end of a lease, which has not come yet.
+// watched reports whether this store notices the end of a lease, which has not come yet. A watch may
+// hang with its member, so that the lease is looked up after a while nevertheless.
 func (s *Store) watched(id clientv3.LeaseID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.peers[id]
-	return p != nil && p.began
+	return p != nil && p.seen > 0 && s.clock()-p.seen < waitTTL
+}
+
+// saw records that leases live which this store watches.
+func (s *Store) saw(life map[clientv3.LeaseID]bool, at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, alive := range life {
+		if p := s.peers[id]; alive && p != nil && p.seen > 0 {
+			p.seen = max(p.seen, at)
+		}
+	}
 }
 
 // watchPeers has this store notice when a lease ends that is before its waiters for a name.
@@ -49,7 +63,7 @@ func (s *Store) watchPeers(o outcome) {
 			began := func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				p.began = true
+				p.seen = s.clock()
 			}
 			s.running.Go(func() {
 				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {

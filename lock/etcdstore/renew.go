@@ -21,7 +21,7 @@ func (s *Store) Group(string, any) string { return "" }
 
 // Renew prolongs leases, see [renewal.Renewer]. Those that share an etcd lease take one keepalive.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
-	begin := time.Now()
+	begin := s.clock()
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
@@ -53,7 +53,7 @@ func holdOf(item *renewal.Item) *driver.Hold {
 }
 
 // share finds the leases that a keepalive prolongs for the items. The others are alone.
-func (s *Store) share(items []renewal.Item, begin time.Time) (shared map[*lease][]int, alone []int) {
+func (s *Store) share(items []renewal.Item, begin time.Duration) (shared map[*lease][]int, alone []int) {
 	shared = make(map[*lease][]int)
 	for i := range items {
 		item := &items[i]
@@ -83,7 +83,7 @@ func (s *Store) share(items []renewal.Item, begin time.Time) (shared map[*lease]
 
 // renewShared keeps leases alive, and reads the records of their holds. It returns the items whose
 // records are to be looked at closely.
-func (s *Store) renewShared(ctx context.Context, items []renewal.Item, shared map[*lease][]int, begin time.Time) (alone []int) {
+func (s *Store) renewShared(ctx context.Context, items []renewal.Item, shared map[*lease][]int, begin time.Duration) (alone []int) {
 	var ids []clientv3.LeaseID
 	var keys []string
 	for l, some := range shared {
@@ -131,7 +131,7 @@ func (s *Store) holds(item *renewal.Item, l *lease, kv *mvccpb.KeyValue) bool {
 }
 
 // renewAlone moves a hold to another lease, if there is the hold.
-func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.Time) {
+func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.Duration) {
 	h, id := holdOf(item), hold{item.Key, item.Owner}
 	var a driver.Answer
 	o, err := s.step(ctx, item.Key, hold{}, func(w *work) []machine.Message {

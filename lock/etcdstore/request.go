@@ -59,6 +59,7 @@ func (s *Store) read(ctx context.Context, name string) (v version, err error) {
 
 // look finds out which leases live. One whose key is gone never comes back.
 func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool) error {
+	at, found := s.clock(), make(map[clientv3.LeaseID]bool)
 	for some := range slices.Chunk(ids, maxOps) {
 		ops := make([]clientv3.Op, len(some))
 		for i, id := range some {
@@ -70,11 +71,13 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 		}
 		for i, id := range some {
 			life[id] = len(response.Responses[i].GetResponseRange().Kvs) > 0
+			found[id] = life[id]
 			if l := s.leases.own(id); l != nil && !life[id] {
 				s.leases.ended(l)
 			}
 		}
 	}
+	s.saw(found, at)
 	return nil
 }
 

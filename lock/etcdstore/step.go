@@ -37,6 +37,7 @@ func (o outcome) lastToken() int64 {
 // writes, so that the steps of all stores follow one another. h is the hold that a step without
 // an answer may still grant.
 func (s *Store) step(ctx context.Context, name string, h hold, change change) (outcome, error) {
+	at := s.clock()
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
@@ -68,7 +69,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 				return outcome{w, t.revision}, nil
 			} else if t.sent && err != nil {
 				if h.owner != "" {
-					s.leases.doubt(h, w.uses)
+					s.leases.doubt(h, w.uses, at)
 				}
 				s.forget(name)
 				return outcome{}, failed(err)

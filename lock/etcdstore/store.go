@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,7 @@ const (
 type Store struct {
 	client *clientv3.Client
 	keys   keys
+	clock  clock            // of leases
 	now    func() time.Time // of places in queues, and of what blocks readers
 
 	ctx     context.Context // ends with the store
@@ -73,22 +75,26 @@ type Store struct {
 
 // New returns a store on a client of etcd, which stays the caller's. It makes no request.
 //
-// Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration to a second or
-// two: otherwise requests go to a member that is cut off until the system has noticed.
+// The client's endpoints must be members. Behind one that sends the requests of a connection to
+// several members, as balancers of HTTP do, no lease is renewed.
+//
+// Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration: otherwise requests go
+// to a member that is cut off until the system has noticed. 10 s is the least that gRPC allows for
+// DialKeepAliveTime. A member that hangs, rather than dies, delays requests by the sum of both.
 func New(client *clientv3.Client, c Config) (*Store, error) {
 	keys, err := newKeys(c.Prefix)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, now: time.Now,
+		client: client, keys: keys, clock: systemClock(), now: time.Now,
 		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 		onLoss: make(map[int]func()), grants: make(map[string]time.Time),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
-	s.leases, s.keeper = newLeases(s), newKeeper(client, keys.epoch())
+	s.leases, s.keeper = newLeases(s), newKeeper(client, func() time.Duration { return s.clock() }, keys.epoch())
 	return s, nil
 }
 
@@ -142,7 +148,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 	if err != nil {
 		return a, err
 	}
-	begin, id := time.Now(), hold{h.Name, h.Owner}
+	begin, id := s.clock(), hold{h.Name, h.Owner}
 	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.verify(h.Owner)
 		a, sent = w.state.Acquire(w.now, endless(h))
@@ -166,7 +172,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		return driver.Answer{}, failed(fmt.Errorf("the lease has ended at once: %w", driver.ErrUnavailable))
 	case a.Verdict == driver.Granted:
 		s.leases.put(id, l, begin)
-		a.Token, a.First = o.lastToken(), min(s.leases.left(l, begin), ttl)
+		a.Token, a.First = o.lastToken(), s.leases.left(l, begin)
 		if ttl != h.TTL {
 			a.Lease = ttl
 		}
@@ -199,7 +205,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if err := s.Supports(h.Kind); err != nil {
 		return false, err
 	}
-	e, id := endless(h), hold{h.Name, h.Owner}
+	begin, e, id := s.clock(), endless(h), hold{h.Name, h.Owner}
 	var fixed *lease
 	ttl := h.TTL
 	switch {
@@ -228,12 +234,15 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		w.bump = s.leases.doubtful(id)
 		return sent
 	})
+	if fixed != nil && (err == nil && !held || errors.Is(err, driver.ErrNotDone)) {
+		s.leases.discard(fixed)
+	}
 	if err != nil {
 		return false, err
 	}
 	s.leases.certain(id)
 	if l := o.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
-		s.leases.put(id, l, time.Now())
+		s.leases.put(id, l, begin)
 	} else if h.Count == 0 {
 		s.leases.drop(id)
 	}

@@ -247,11 +247,11 @@ func TestDoubtfulHoldIsNotKept(t *testing.T) {
 	s := open(t)
 	acquire(t, s, request("me:1", time.Minute))
 	l := s.leases.own(leaseOf(t, s, "a", "me:1"))
-	require.True(t, s.leases.keepable(l, time.Now()))
+	require.True(t, s.leases.keepable(l, s.clock()))
 	late := hold{"b", "late:1"}
-	s.leases.doubt(late, []*lease{l})
+	s.leases.doubt(late, []*lease{l}, s.clock())
 	items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: driver.KindMutex, TTL: time.Minute}}
-	then := time.Now().Add(40 * time.Second)
+	then := s.clock() + 40*time.Second
 	shared, alone := s.share(items, then)
 	assert.Empty(t, shared)
 	assert.Len(t, alone, 1, "it is to move to another lease")
@@ -434,7 +434,7 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, w.settle(t.Context()))
 	require.Len(t, w.uses, 1)
 	guard := s.leases.guards(w.uses)[0]
-	s.leases.doubt(hold{h.Name, h.Owner}, w.uses)
+	s.leases.doubt(hold{h.Name, h.Owner}, w.uses, s.clock())
 
 	held, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
 	require.NoError(t, err)

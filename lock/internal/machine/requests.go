@@ -144,8 +144,10 @@ func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) 
 			}
 			info, err := r.Inspect(ctx, name, driver.KindMutex)
 			if err != nil {
-				yield(driver.Info{}, fmt.Errorf("list: %w", err))
-				return
+				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
+					return
+				}
+				continue
 			}
 			if info.Held() && !yield(info, nil) {
 				return

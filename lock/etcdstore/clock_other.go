@@ -1,0 +1,5 @@
+//go:build !linux
+
+package etcdstore
+
+func systemClock() clock { return combinedClock() }

@@ -1,0 +1,67 @@
+package etcdstore
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// failing makes the replies to a method get lost, while it is on.
+func failing(method string, on *atomic.Bool) grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, called, request, reply, conn, options...)
+		if strings.HasSuffix(called, method) && on.Load() {
+			return status.Error(codes.Internal, "the reply is lost")
+		}
+		return err
+	})
+}
+
+// A lock that was freed by force is reported as such, also if its holders cannot be described.
+func TestForceReleaseWithoutADescription(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	s := openOn(t, common(t).dial(t, failing("/LeaseTimeToLive", &lost)), "force")
+	granted := acquire(t, s, request("me:1", time.Minute))
+	lost.Store(true)
+	info, err := s.ForceRelease(t.Context(), "a")
+	require.NoError(t, err)
+	assert.True(t, info.Held())
+	assert.Equal(t, granted.Token, info.Token)
+	assert.True(t, free(t, s))
+}
+
+// A record that cannot be read does not hide the names behind it.
+func TestListGoesOnAfterAnError(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, name := range []string{"a", "c"} {
+		h := request("me:1", time.Minute)
+		h.Name = name
+		acquire(t, s, h)
+	}
+	_, err := s.client.Put(t.Context(), s.keys.lock("b"), "of another version")
+	require.NoError(t, err)
+	var names []string
+	var failed int
+	for info, err := range s.List(t.Context(), "", func(string) bool { return true }) {
+		if err != nil {
+			require.ErrorIs(t, err, driver.ErrForeign)
+			failed++
+		} else {
+			names = append(names, info.Name)
+		}
+	}
+	assert.Equal(t, []string{"a", "c"}, names)
+	assert.Equal(t, 1, failed)
+}

@@ -1,0 +1,86 @@
+package etcdstore
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
+)
+
+// lives reports whether etcd has a lease.
+func lives(t testing.TB, s *Store, id clientv3.LeaseID) bool {
+	t.Helper()
+	answer, err := s.client.TimeToLive(t.Context(), id)
+	require.NoError(t, err)
+	return answer.TTL > 0
+}
+
+// An etcd lease that was granted for a request in vain is revoked, rather than left for its TTL.
+func TestLeaseWithoutUseIsRevoked(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	s := openOn(t, common(t).dial(t, failing("/Put", &lost)), "discard")
+	gone := func(n int) {
+		t.Helper()
+		eventually(t, "etcd has revoked the leases", func() bool {
+			response, err := s.client.Leases(t.Context())
+			require.NoError(t, err)
+			left := 0
+			for _, l := range response.Leases {
+				if answer, err := s.client.TimeToLive(t.Context(), l.ID); err == nil && answer.GrantedTTL == 7777 {
+					left++
+				}
+			}
+			return left == n
+		})
+	}
+	const ttl = 7777 * time.Second
+	lost.Store(true)
+	_, err := s.Acquire(t.Context(), request("me:1", ttl))
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	gone(0)
+	lost.Store(false)
+
+	kept := &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", Keep: ttl}
+	held, err := s.Release(t.Context(), kept)
+	require.NoError(t, err)
+	require.False(t, held)
+	gone(0)
+
+	acquire(t, s, request("me:1", time.Minute))
+	held, err = s.Release(t.Context(), kept)
+	require.NoError(t, err)
+	require.True(t, held)
+	assert.True(t, lives(t, s, leaseOf(t, s, "a", "me:1")))
+	gone(1)
+}
+
+// A hold that was taken without the caller's knowledge ends, though others by its etcd lease are
+// renewed.
+func TestHoldOfALostReplyEnds(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	s := openOn(t, common(t).dial(t, failing("/Txn", &lost)), "doubt")
+	const ttl = 2 * time.Second
+	kept := request("me:1", ttl)
+	kept.Name = "b"
+	acquire(t, s, kept)
+	lost.Store(true)
+	_, err := s.Acquire(t.Context(), request("me:2", ttl))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, driver.ErrNotDone)
+	lost.Store(false)
+	require.False(t, free(t, s))
+	eventually(t, "it is free", func() bool {
+		items := []renewal.Item{{Key: "b", Owner: "me:1", Ref: driver.KindMutex, TTL: ttl}}
+		s.Renew(t.Context(), items)
+		require.NotEqual(t, renewal.Taken, items[0].Outcome)
+		return free(t, s)
+	})
+}

@@ -1,0 +1,41 @@
+package etcdstore
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+)
+
+// A waiter does not rely on a watch that has hung for long.
+func TestHungWatchIsNotReliedOn(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s := beside(t, holder)
+	var passed atomic.Int64
+	awake := s.clock
+	s.clock = func() time.Duration { return awake() + time.Duration(passed.Load()) }
+	acquire(t, holder, request("h:1", time.Minute))
+	h := request("me:1", time.Minute)
+	h.Queue.Subscribed = true
+	sub, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	defer sub.Close()
+	a, err := s.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, driver.Refused, a.Verdict)
+	id := leaseOf(t, holder, "a", "h:1")
+	eventually(t, "the holder's lease is watched", func() bool { return s.watched(id) })
+	s.mu.Lock()
+	s.peers[id].stop() // its end is not noticed
+	s.mu.Unlock()
+	_, err = holder.client.Revoke(t.Context(), id)
+	require.NoError(t, err)
+	passed.Store(int64(waitTTL))
+	assert.False(t, s.watched(id))
+	acquire(t, s, h)
+}
