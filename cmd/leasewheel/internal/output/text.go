@@ -81,7 +81,7 @@ func Filled(text string, width int) string {
 			column = 0
 			continue
 		}
-		for _, word := range strings.Fields(line) {
+		for word := range strings.FieldsSeq(line) {
 			size := utf8.RuneCountInString(word)
 			switch {
 			case column == 0:
