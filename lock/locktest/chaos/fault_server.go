@@ -45,9 +45,16 @@ var serverFaults = []faultKind{
 	{flushed, 1, everywhere, 100 * time.Millisecond, 3 * time.Second, again(10*time.Millisecond, func(ctx context.Context, n *node, _ faultPlan) {
 		_ = n.admin.Do(ctx, "SCRIPT", "FLUSH").Err()
 	})},
-	{clients, 4, everywhere, 0, 3 * time.Second, again(150*time.Millisecond, func(ctx context.Context, n *node, f faultPlan) {
-		_ = n.admin.Do(ctx, "CLIENT", "KILL", "TYPE", []string{"NORMAL", "PUBSUB", "PUBSUB"}[f.Variant%3]).Err()
-	})},
+	{clients, 4, everywhere, 0, 3 * time.Second, func(ctx, hard context.Context, r *round, f faultPlan) {
+		done := func() {}
+		if f.Variant%3 == 0 { // sentinels are normal clients, and reconnect once a second
+			done = r.deposes(hard)
+		}
+		again(150*time.Millisecond, func(ctx context.Context, n *node, f faultPlan) {
+			_ = n.admin.Do(ctx, "CLIENT", "KILL", "TYPE", []string{"NORMAL", "PUBSUB", "PUBSUB"}[f.Variant%3]).Err()
+		})(ctx, hard, r, f)
+		done()
+	}},
 	{stepped, 6, alone, 0, time.Second, func(_, _ context.Context, r *round, f faultPlan) {
 		if r.servers.clock == nil {
 			return
