@@ -143,7 +143,7 @@ func ours(guide, text string) []string {
 	return spans
 }
 
-// Each package that can be imported has a row that states for whom it is.
+// Each package that can be imported has a row that names its readers.
 func TestCompatibilityHasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "docs", "compatibility.md"))

@@ -21,8 +21,8 @@ const (
 	// oldSnapshot is the age of a transaction from which on it is reported: it keeps the versions
 	// of rows that each request leaves, so that one lock falls to a fourth of its pace in 20 s.
 	oldSnapshot = 10 * time.Second
-	// checkTrips is how many round trips are measured.
-	checkTrips = 5
+	// checkRoundTrips is how many round trips are measured.
+	checkRoundTrips = 5
 	// notifyTimeout is how long a notification may take.
 	notifyTimeout = 2 * time.Second
 	// deadRows is from how many dead rows on a table's vacuum is reported as late.
@@ -43,7 +43,7 @@ type facts struct {
 	snapshot                     time.Duration // the age of the oldest transaction that others than autovacuum have open
 	snapshotOf                   string
 	heldBySlots, heldByPrepared  bool
-	ahead, aheadError, trip, max time.Duration
+	ahead, aheadError, roundTrip, worst time.Duration
 }
 
 // Check examines the server, see [driver.Checker]: its settings, replicas and clock, the schema
@@ -67,7 +67,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	c := s.pool.Config().ConnConfig
 	server := driver.Server{
 		Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), ID: f.id, Version: "postgresql " + f.version, Role: "master",
-		RoundTrip: f.trip, WorstRoundTrip: f.max, Ahead: f.ahead, AheadError: f.aheadError,
+		RoundTrip: f.roundTrip, WorstRoundTrip: f.worst, Ahead: f.ahead, AheadError: f.aheadError,
 	}
 	if f.standby {
 		server.Role = "replica"
@@ -138,8 +138,8 @@ func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ..
 
 // examineClock measures round trips and the clock, by the quickest of them.
 func (s *Store) examineClock(ctx context.Context, f *facts) error {
-	var trips []time.Duration
-	for range checkTrips {
+	var all []time.Duration
+	for range checkRoundTrips {
 		var micros int64
 		sent := time.Now()
 		err := s.query(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
@@ -147,12 +147,12 @@ func (s *Store) examineClock(ctx context.Context, f *facts) error {
 			return err
 		}
 		took := time.Since(sent)
-		if trips = append(trips, took); took == slices.Min(trips) {
+		if all = append(all, took); took == slices.Min(all) {
 			f.ahead, f.aheadError = time.UnixMicro(micros).Sub(sent.Add(took/2)), took/2
 		}
 	}
-	slices.Sort(trips)
-	f.trip, f.max = trips[len(trips)/2], trips[len(trips)-1]
+	slices.Sort(all)
+	f.roundTrip, f.worst = all[len(all)/2], all[len(all)-1]
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 		"old versions of rows are kept as long", "commit it or roll it back (pg_prepared_xacts)")
 	add(f.dead > deadRows, driver.SeverityWarning, "vacuum", fmt.Sprintf("the table of locks has %d dead rows", f.dead),
 		"requests become slower", "see that autovacuum runs, and that nothing keeps old versions")
-	add(f.max > ttl/10, driver.SeverityWarning, "latency", fmt.Sprintf("a round trip took %v", f.max.Round(time.Millisecond)),
+	add(f.worst > ttl/10, driver.SeverityWarning, "latency", fmt.Sprintf("a round trip took %v", f.worst.Round(time.Millisecond)),
 		fmt.Sprintf("leases of %v are renewed in time", ttl), "choose a longer TTL, or a nearer server")
 	add(f.settings["idle_in_transaction_session_timeout"] == "0", driver.SeverityNote, "idle", "transactions may be idle for ever",
 		"a holder that hangs in a transaction with pgstore.Guard keeps the next one waiting", "set idle_in_transaction_session_timeout")
