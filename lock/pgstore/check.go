@@ -31,18 +31,18 @@ const (
 
 // facts are what a server reports.
 type facts struct {
-	settings                     map[string]string
-	id, version                  string
-	number                       int
-	standby                      bool
-	replicas, synchronous        int
-	schema                       int // its version
-	logged, mayWrite             bool
-	dead                         int64
-	oldest                       time.Duration // from which age on a transaction is reported
-	snapshot                     time.Duration // the age of the oldest transaction that others than autovacuum have open
-	snapshotOf                   string
-	heldBySlots, heldByPrepared  bool
+	settings                            map[string]string
+	id, version                         string
+	number                              int
+	standby                             bool
+	replicas, synchronous               int
+	schema                              int // its version
+	logged, mayWrite                    bool
+	dead                                int64
+	oldest                              time.Duration // from which age on a transaction is reported
+	snapshot                            time.Duration // the age of the oldest transaction that others than autovacuum have open
+	snapshotOf                          string
+	heldBySlots, heldByPrepared         bool
 	ahead, aheadError, roundTrip, worst time.Duration
 }
 
