@@ -33,6 +33,9 @@ const (
 	// slowReading is the longest round trip of a reading that is used as it is. After a longer one
 	// the clock is assumed to be behind by the excess.
 	slowReading = 500 * time.Millisecond
+	// readingError is by how much the server's clock may be behind its estimate: a slowReading, and
+	// the drift within readingLife.
+	readingError = time.Second
 	// unboundedRequest is the deadline of a request whose context has none.
 	unboundedRequest = 10 * time.Second
 )
@@ -50,20 +53,38 @@ func (c *serverClock) renew(sent time.Time, micros int64, wrong bool) *reading {
 	return r
 }
 
-// deadline returns the deadline of a request by the server's clock, in µs.
-func (s *Store) deadline(ctx context.Context) (int64, error) {
+// window is when a request may be carried out, in µs of the server's clock. Before it, the clock was set
+// back since the request was sent.
+type window struct{ from, by int64 }
+
+// has reports whether a request is in time. One without limits always is.
+func (w *window) has(clock int64) bool { return w == nil || w.from <= clock && clock <= w.by }
+
+// ranged is the window as an int8range; nil: no limits.
+func (w *window) ranged() *string {
+	if w == nil {
+		return nil
+	}
+	text := fmt.Sprintf("[%d,%d]", w.from, w.by)
+	return &text
+}
+
+// window returns when a request may be carried out that is sent now.
+func (s *Store) window(ctx context.Context) (*window, error) {
 	r := s.clock.reading.Load()
 	if r == nil || time.Since(r.sent) > readingLife {
 		var err error
 		if r, err = s.readClock(ctx); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
+	now := time.Now()
 	by, bounded := ctx.Deadline()
 	if !bounded {
-		by = time.Now().Add(unboundedRequest)
+		by = now.Add(unboundedRequest)
 	}
-	return r.at.Add(by.Sub(r.sent)).UnixMicro() + 1, nil
+	at := func(t time.Time) int64 { return r.at.Add(t.Sub(r.sent)).UnixMicro() + 1 }
+	return &window{min(at(now.Add(-readingError)), at(by)), at(by)}, nil
 }
 
 // readClock reads the server's clock, and finds out whether the server is fit for requests.

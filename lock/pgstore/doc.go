@@ -24,10 +24,10 @@
 //
 // Every kind of lock is supported, with queues, tokens, inspection and forced release. A grant that
 // was confirmed survives a crash of the server. Leases and tokens follow the server's clock; tokens
-// grow also if that is set back. A request that arrives, or gets its row, after its deadline changes
-// nothing. After a confirmed release nothing of its owner's earlier requests remains. Serialization
-// failures and deadlocks are repeated within the request's time, and package lock repeats what a
-// lost connection leaves unknown.
+// grow also if that is set back. A request that arrives, or gets its row, after its deadline, or
+// after the clock was set back by more than a second, changes nothing. After a confirmed release
+// nothing of its owner's earlier requests remains. Serialization failures and deadlocks are repeated
+// within the request's time, and package lock repeats what a lost connection leaves unknown.
 //
 // # What is not
 //

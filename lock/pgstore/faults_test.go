@@ -145,8 +145,9 @@ func blocked(t *testing.T, s *pgtest.Server, application string) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// An acquisition that has waited for its row until after its deadline takes nothing, and a release
-// that finds nothing waits for an acquisition under way.
+// An acquisition that has waited for its row until after its deadline takes nothing, nor does one
+// meanwhile whose deadline is not known any more, since the clock was set back. A release that finds
+// nothing waits for an acquisition under way.
 func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -154,8 +155,13 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 	stepClock(t, s, "late", 0)
 	store := open(t, s, pgstore.Config{Schema: "late"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "late" })
 	admin := s.Pool(t)
-	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
-		h := hold(kind, fmt.Sprint("a", kind), "client:1")
+	for _, step := range []struct {
+		kind  driver.Kind
+		ahead time.Duration
+	}{
+		{driver.KindMutex, time.Hour}, {driver.KindMutex, -time.Hour}, {driver.KindRead, time.Hour}, {driver.KindRead, -time.Hour},
+	} {
+		h := hold(step.kind, fmt.Sprint(step), "client:1")
 		granted(t, store, h)
 		released(t, store, h)
 		tx, err := admin.Begin(t.Context())
@@ -170,12 +176,12 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 			answered <- err
 		}()
 		blocked(t, s, "late")
-		stepClock(t, s, "late", time.Hour)
+		stepClock(t, s, "late", step.ahead)
 		require.NoError(t, tx.Commit(t.Context()))
 		require.ErrorIs(t, <-answered, driver.ErrNotDone)
 		stepClock(t, s, "late", 0)
 		store.SetReading(time.Time{})
-		other := hold(kind, h.Name, "client:2")
+		other := hold(step.kind, h.Name, "client:2")
 		granted(t, store, other)
 		released(t, store, other)
 	}
@@ -193,7 +199,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		sql  string
 		args []any
 	}{
-		{driver.KindMutex, "new", "SELECT late.acquire('new', 'client:1', 1, 3600000, false, 0, 0, late.clock() + 60000000)", nil},
+		{driver.KindMutex, "new", "SELECT late.acquire('new', 'client:1', 1, 3600000, false, 0, 0, int8range(0, NULL))", nil},
 		{driver.KindWrite, "written", "UPDATE late.locks SET state = $1, rev = txid_current() WHERE name = 'written'", []any{state}},
 	} {
 		tx, err := admin.Begin(t.Context())

@@ -22,7 +22,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 
 // AcquireProposing requests a hold and proposes a mutex' token, see [driver.Fencer].
 func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
-	by, err := s.deadline(ctx)
+	w, err := s.window(ctx)
 	if err != nil {
 		return a, clock, err
 	}
@@ -33,12 +33,12 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 	}}
 	decided := false
 	if exclusive(h.Kind) {
-		if a, clock, decided, err = s.acquire(ctx, h, token, by, st); err != nil {
+		if a, clock, decided, err = s.acquire(ctx, h, token, w, st); err != nil {
 			return driver.Answer{}, time.Time{}, err
 		}
 	}
 	if !decided {
-		err = s.steps(ctx, &by, st)
+		err = s.steps(ctx, w, st)
 	}
 	if err != nil {
 		return driver.Answer{}, time.Time{}, err
@@ -51,14 +51,14 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 }
 
 // acquire requests a mutex or a fair lock. Otherwise the step has the row.
-func (s *Store) acquire(ctx context.Context, h *driver.Hold, proposed, by int64, st *step) (a driver.Answer, clock time.Time, decided bool, err error) {
+func (s *Store) acquire(ctx context.Context, h *driver.Hold, proposed int64, w *window, st *step) (a driver.Answer, clock time.Time, decided bool, err error) {
 	waits, reserve := h.Queue.Subscribed, h.Queue.Reserve
 	if h.Kind == driver.KindFair {
 		waits, reserve, proposed = h.Queue.Keep > 0, 0, 0
 	}
 	var r row
 	var token, reserved *int64
-	args := []any{h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), waits, proposed, reserve, by}
+	args := []any{h.Name, h.Owner, h.Count, h.TTL.Milliseconds(), waits, proposed, reserve, w.ranged()}
 	if err := s.request(ctx, s.sql.acquire, args, &r, &token, &reserved); err != nil {
 		return a, clock, false, err
 	}

@@ -16,7 +16,7 @@ import (
 // Renew prolongs leases, see [renewal.Renewer]. Mutexes and fair locks take one statement, the
 // others two, however many they are.
 func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
-	by, err := s.deadline(ctx)
+	w, err := s.window(ctx)
 	if err != nil {
 		fail(pointers(items), err)
 		return
@@ -32,14 +32,14 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		}
 	}
 	if len(columns) > 0 {
-		left, err := s.renewColumns(ctx, by, columns)
+		left, err := s.renewColumns(ctx, w, columns)
 		if err != nil {
 			fail(columns, err)
 		}
 		others = append(others, left...)
 	}
 	if len(others) > 0 {
-		if err := s.renewStates(ctx, by, others); err != nil {
+		if err := s.renewStates(ctx, w, others); err != nil {
 			fail(others, err)
 		}
 	}
@@ -60,7 +60,7 @@ func fail(items []*renewal.Item, err error) {
 }
 
 // renewColumns prolongs mutexes and fair locks. It returns those that the machine decides on.
-func (s *Store) renewColumns(ctx context.Context, by int64, items []*renewal.Item) (left []*renewal.Item, err error) {
+func (s *Store) renewColumns(ctx context.Context, w *window, items []*renewal.Item) (left []*renewal.Item, err error) {
 	names, owners, ttls := make([]string, len(items)), make([]string, len(items)), make([]int64, len(items))
 	for i, item := range items {
 		names[i], owners[i], ttls[i] = item.Key, item.Owner, item.TTL.Milliseconds()
@@ -68,14 +68,14 @@ func (s *Store) renewColumns(ctx context.Context, by int64, items []*renewal.Ite
 	var clock int64
 	var outcomes []int
 	sent := time.Now()
-	err = s.query(ctx, s.sql.renew, []any{names, owners, ttls, by}, func(rows pgx.Rows) error { return rows.Scan(&clock, &outcomes) })
+	err = s.query(ctx, s.sql.renew, []any{names, owners, ttls, w.ranged()}, func(rows pgx.Rows) error { return rows.Scan(&clock, &outcomes) })
 	switch {
 	case err != nil:
 		return nil, err
 	case len(outcomes) != len(items):
 		return nil, errLost
 	}
-	s.clock.renew(sent, clock, clock > by)
+	s.clock.renew(sent, clock, !w.has(clock))
 	for i, item := range items {
 		switch item.Outcome = renewal.Unknown; outcomes[i] {
 		case 1:
@@ -94,7 +94,7 @@ func (s *Store) renewColumns(ctx context.Context, by int64, items []*renewal.Ite
 }
 
 // renewStates prolongs leases by the machine. Those of one name are one step.
-func (s *Store) renewStates(ctx context.Context, by int64, items []*renewal.Item) error {
+func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Item) error {
 	of := make(map[string][]*renewal.Item)
 	var steps []*step
 	for _, item := range items {
@@ -109,7 +109,7 @@ func (s *Store) renewStates(ctx context.Context, by int64, items []*renewal.Item
 		}
 		of[name] = append(of[name], item)
 	}
-	return s.steps(ctx, &by, steps...)
+	return s.steps(ctx, w, steps...)
 }
 
 // renew prolongs a lease on the state of its name.

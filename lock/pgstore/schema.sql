@@ -96,13 +96,17 @@ BEGIN
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
 END $leasewheel$;
 
+-- Each request has a window, in µs of the server's clock: from when it was sent, less the error of its
+-- sender's reading, to its deadline. Out of it the request is late. Before it, the clock was set back,
+-- and the deadline may have passed.
+
 -- intime rolls a request back that is late. One that waits for a row which another transaction has
 -- locked, and not changed, does not evaluate its conditions again.
-CREATE OR REPLACE FUNCTION {schema}.intime(deadline bigint) RETURNS bigint LANGUAGE plpgsql AS $leasewheel$
+CREATE OR REPLACE FUNCTION {schema}.intime(the_window int8range) RETURNS bigint LANGUAGE plpgsql AS $leasewheel$
 DECLARE
 	now bigint := {schema}.clock();
 BEGIN
-	IF now > deadline THEN
+	IF NOT now <@ the_window THEN
 		RAISE EXCEPTION USING ERRCODE = 'LW001', MESSAGE = 'leasewheel: the request is late';
 	END IF;
 	RETURN now;
@@ -126,14 +130,14 @@ END $leasewheel$;
 -- and sends those messages that are of the_at. Their receivers are those of now: one that has subscribed since
 -- the row was read may have been refused by it.
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
-	the_token bigint, the_state bytea, the_over bigint, deadline bigint, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
+	the_token bigint, the_state bytea, the_over bigint, the_window int8range, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
 LANGUAGE plpgsql AS $leasewheel$
 BEGIN
 	settled := true;
 	l := {schema}.locked(the_name);
 	clock := {schema}.clock();
-	IF clock > deadline THEN
+	IF NOT clock <@ the_window THEN
 		verdict := -2;
 	ELSIF l.rev <> the_rev AND (the_rev > 0 OR l.rev <> txid_current() OR l.token > 0) THEN
 		verdict := -1;
@@ -151,7 +155,7 @@ END $leasewheel$;
 -- acquire grants a mutex or a fair lock without other waiters, or refuses it to an owner that
 -- does not wait.
 CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_holds bigint, ttl bigint, waits bool,
-	proposed bigint, reserve bigint, deadline bigint,
+	proposed bigint, reserve bigint, the_window int8range,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool,
 	OUT token bigint, OUT reserved bigint)
 LANGUAGE plpgsql AS $leasewheel$
@@ -168,7 +172,7 @@ BEGIN
 			RETURNING u.rev, u.holds, u.ends, u.token INTO l.rev, l.holds, l.ends, l.token;
 		IF FOUND THEN
 			verdict := 1;
-			clock := {schema}.intime(deadline);
+			clock := {schema}.intime(the_window);
 			token := l.token;
 			reserved := 0;
 			settled := true;
@@ -178,7 +182,7 @@ BEGIN
 	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	clock := {schema}.clock();
 	IF l.state IS NOT NULL OR l.owner <> the_owner AND l.ends >= clock / 1000 AND the_holds <= 1 THEN
-		verdict := CASE WHEN clock > deadline THEN -2 WHEN l.state IS NOT NULL OR waits THEN -1 ELSE 0 END;
+		verdict := CASE WHEN NOT clock <@ the_window THEN -2 WHEN l.state IS NOT NULL OR waits THEN -1 ELSE 0 END;
 		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
 		settled := {schema}.settled(the_name, l.rev);
 		IF settled OR verdict <> 0 THEN
@@ -191,7 +195,7 @@ BEGIN
 	ms := clock / 1000;
 	mine := l.owner = the_owner AND l.ends >= ms;
 	reserved := 0;
-	IF clock > deadline THEN
+	IF NOT clock <@ the_window THEN
 		verdict := -2;
 	ELSIF l.state IS NOT NULL OR waits AND NOT mine AND l.ends >= ms THEN
 		verdict := -1;
@@ -274,7 +278,7 @@ END $leasewheel$;
 
 -- renew prolongs leases of mutexes and fair locks. outcomes are 0 if the request was late, 1 if
 -- renewed, 2 if others hold the lock, 3 if it is free, -1 if the machine decides.
-CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], deadline bigint,
+CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], the_window int8range,
 	OUT clock bigint, OUT outcomes int[])
 LANGUAGE plpgsql AS $leasewheel$
 DECLARE
@@ -286,14 +290,14 @@ BEGIN
 				THEN greatest({schema}.clock() / 1000 + i.ttl, l.token / 1000, l.over) + 1 END
 		FROM unnest(names, owners, ttls) WITH ORDINALITY AS i(name, owner, ttl, at)
 		WHERE l.name = i.name AND l.owner = i.owner
-			AND l.ends >= {schema}.clock() / 1000 AND {schema}.clock() <= deadline
+			AND l.ends >= {schema}.clock() / 1000 AND {schema}.clock() <@ the_window
 		RETURNING i.at
 	) SELECT array_agg(done.at) INTO renewed FROM done;
 	clock := {schema}.clock();
 	IF renewed IS NOT NULL THEN
-		clock := {schema}.intime(deadline);
+		clock := {schema}.intime(the_window);
 	END IF;
-	IF renewed IS NULL AND clock > deadline THEN
+	IF renewed IS NULL AND NOT clock <@ the_window THEN
 		outcomes := array_fill(0, ARRAY[cardinality(names)]);
 	ELSIF cardinality(renewed) = cardinality(names) THEN
 		outcomes := array_fill(1, ARRAY[cardinality(names)]);

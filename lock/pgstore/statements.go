@@ -29,12 +29,12 @@ func newStatements(schema string) statements {
 		save: text(`SELECT {columns}, i.at
 			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])
 				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
-			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::bigint,
+			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::int8range,
 				$10::bigint[], $11::smallint[], $12::text[], $13::text[]) r`),
 		acquire: text(`SELECT {columns}, r.token, r.reserved
-			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::bigint) r`),
+			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::int8range) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),
-		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::bigint)"),
+		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::int8range)"),
 		look: text(`SELECT {looked}, n.name FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
 		list: text(`SELECT {looked}, n.name FROM (SELECT *, xmax FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,

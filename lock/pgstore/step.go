@@ -27,17 +27,17 @@ type step struct {
 
 // step makes a step on the state of a name, see [machine.Requests].
 func (s *Store) step(ctx context.Context, name string, do func(*machine.State, time.Time) []machine.Message) error {
-	by, err := s.deadline(ctx)
+	w, err := s.window(ctx)
 	if err != nil {
 		return err
 	}
-	return s.steps(ctx, &by, &step{name: name, do: do})
+	return s.steps(ctx, w, &step{name: name, do: do})
 }
 
 // steps makes steps on different names, which succeed or fail together. A step that changes nothing
-// is saved nevertheless if another request was under way: see settled in schema.sql. by is the
-// deadline by the server's clock; nil: none.
-func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
+// is saved nevertheless if another request was under way: see settled in schema.sql. w is
+// when the server may carry it out; nil: at any time.
+func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	defer s.turns.take(ctx, namesOf(steps))()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
@@ -47,7 +47,7 @@ func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 	for len(steps) > 0 {
 		changed := steps[:0]
 		for _, st := range steps {
-			if by != nil && st.row.clock > *by {
+			if !w.has(st.row.clock) {
 				return errLate
 			}
 			state, err := st.row.machine(st.name)
@@ -63,7 +63,7 @@ func (s *Store) steps(ctx context.Context, by *int64, steps ...*step) error {
 		if steps = changed; len(steps) == 0 {
 			return nil
 		}
-		if err := s.save(ctx, by, steps); err != nil {
+		if err := s.save(ctx, w, steps); err != nil {
 			return err
 		}
 		steps = slices.DeleteFunc(steps, func(st *step) bool { return st.row == nil })
@@ -89,7 +89,7 @@ func namesOf(steps []*step) []string {
 
 // save saves what steps have made, and sends their messages. A step that was saved has no row
 // afterwards; another one has the row as it is now.
-func (s *Store) save(ctx context.Context, by *int64, steps []*step) error {
+func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 	n := len(steps)
 	names, revs, owners, states, overs := make([]string, n), make([]int64, n), make([]*string, n), make([][]byte, n), make([]*int64, n)
 	holds, ends, tokens := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -104,7 +104,7 @@ func (s *Store) save(ctx context.Context, by *int64, steps []*step) error {
 			messages = append(messages, encode(st.name, m))
 		}
 	}
-	args := []any{names, revs, owners, holds, ends, tokens, states, overs, by, ats, kinds, ofs, messages}
+	args := []any{names, revs, owners, holds, ends, tokens, states, overs, w.ranged(), ats, kinds, ofs, messages}
 	if err := s.rows(ctx, s.sql.save, args, steps); err != nil {
 		return err
 	}

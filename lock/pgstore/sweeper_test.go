@@ -25,7 +25,7 @@ func TestSweep(t *testing.T) {
 	}
 	store := open(t, s, pgstore.Config{Schema: "swept"})
 	const names = 2500 // more than two pages
-	exec(t, s, fmt.Sprintf(`SELECT swept.acquire('n' || i, 'client:1', 1, 1000, false, 0, 0, swept.clock() + 10000000) FROM generate_series(1, %d) i`, names))
+	exec(t, s, fmt.Sprintf(`SELECT swept.acquire('n' || i, 'client:1', 1, 1000, false, 0, 0, int8range(0, NULL)) FROM generate_series(1, %d) i`, names))
 	last := granted(t, store, hold(driver.KindMutex, "last", "client:1"))
 	long := hold(driver.KindMutex, "held", "client:1")
 	long.TTL = 24 * time.Hour
@@ -62,7 +62,7 @@ func TestChurnTakesNoRoom(t *testing.T) {
 	exec(t, s, fmt.Sprintf(`DO $$ BEGIN
 		SET synchronous_commit = off;
 		FOR i IN 1..%d LOOP
-			PERFORM churned.acquire('a', 'client:1', 1, 1000, false, 0, 0, churned.clock() + 10000000);
+			PERFORM churned.acquire('a', 'client:1', 1, 1000, false, 0, 0, int8range(0, NULL));
 			COMMIT;
 			PERFORM churned.release('a', 'client:1', 0, 0);
 			COMMIT;
