@@ -12,7 +12,8 @@
 // every lease, a leadership cannot end a function that runs: a leader that was paused may
 // go on for a moment beside its successor. Let the resources that it changes refuse a term
 // smaller than the largest that they have seen (Martin Kleppmann, "How to do distributed
-// locking", 2016).
+// locking", 2016). Where none can, [Election.FailStop] ends the process of a leader that does
+// not stop. [Election.IsLeader] and [Election.Await] are for the rest of the program.
 package elect
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted
@@ -22,3 +23,11 @@ package elect
 // Elections: election.go.
 // Tests: election_test.go, process_real_test.go.
 // Planted: 178.
+//
+// What the rest of the program sees of a leadership: lead.go.
+// Tests: lead_test.go.
+// Planted: 238, 239.
+//
+// The end of a process whose leadership is lost: failstop.go.
+// Tests: failstop_test.go, process_real_test.go.
+// Planted: 237.

@@ -22,9 +22,11 @@ var (
 // Election is one candidate's handle on an election. It is cheap, and its methods are
 // safe for concurrent use.
 type Election struct {
-	locker  *lock.Locker
-	mutex   *lock.Mutex
-	options lock.Options
+	locker   *lock.Locker
+	mutex    *lock.Mutex
+	options  lock.Options
+	lead     lead
+	failStop *failStop // nil: a lost leadership leaves the process alone
 }
 
 // New returns a handle on the election called name. It is decided by the mutex of that
@@ -54,7 +56,8 @@ func New(l *lock.Locker, name string, o lock.Options) *Election {
 //
 // Stopping is up to lead: a function that does not return when its context ends keeps this
 // candidate from standing again, and may be at work beside the next leader. Let the
-// resources that it changes refuse a term smaller than the largest that they have seen.
+// resources that it changes refuse a term smaller than the largest that they have seen, or
+// let [Election.FailStop] end the process.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
 	if lead == nil {
 		panic("elect: Run: the function is nil")
@@ -77,7 +80,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		default:
 			return fmt.Errorf("elect: cannot stand for %q: %w", e.mutex.Name(), err)
 		}
-		again, err := serve(ctx, lease, lead)
+		again, err := e.serve(ctx, lease, lead)
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return errors.Join(context.Cause(ctx), err)
@@ -93,7 +96,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 
 // serve leads for one term. again reports whether to stand for another. The error is nil if
 // it only repeats why the term's context ended.
-func serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context, term int64) error) (again bool, err error) {
+func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context, term int64) error) (again bool, err error) {
 	defer func() {
 		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
 		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
@@ -104,6 +107,8 @@ func serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context
 	term, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	defer e.lead.begin(lease)()
+	defer e.failStop.watch(e.mutex.Name(), lease)()
 	err = lead(term, lease.Token())
 	repeats := func(end error) bool { return errors.Is(end, err) }
 	if ctx.Err() != nil && slices.ContainsFunc([]error{ErrResign, term.Err(), context.Cause(term), ctx.Err(), context.Cause(ctx)}, repeats) {

@@ -4,6 +4,7 @@ package elect_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ import (
 // candidateServer is the environment variable that makes a process of this test a
 // candidate on the server at that URL.
 const candidateServer = "LEASEWHEEL_CANDIDATE_SERVER"
+
+// candidateHangs is the environment variable that makes a candidate ignore its context, with
+// this grace of FailStop.
+const candidateHangs = "LEASEWHEEL_CANDIDATE_HANGS"
 
 const processTTL = 8 * time.Second
 
@@ -62,10 +67,23 @@ func stand(url string) error {
 	if err != nil {
 		return err
 	}
+	election := elect.New(locker, "leader", lock.Options{})
+	grace, hangs := os.LookupEnv(candidateHangs)
+	if hangs {
+		after, err := time.ParseDuration(grace)
+		if err != nil {
+			return err
+		}
+		election = election.FailStop(after)
+	}
 	fmt.Println("stands")
-	err = elect.New(locker, "leader", lock.Options{}).Run(ctx, func(ctx context.Context, term int64) error {
+	err = election.Run(ctx, func(ctx context.Context, term int64) error {
 		fmt.Println("leads", term)
 		<-ctx.Done()
+		if hangs {
+			fmt.Println("hangs", term)
+			select {}
+		}
 		cause := "told to"
 		if errors.Is(context.Cause(ctx), lock.ErrLost) {
 			cause = "lost"
@@ -82,17 +100,18 @@ func stand(url string) error {
 // standing is a process that stands for election.
 type standing struct {
 	*exec.Cmd
-	t     *testing.T
-	lines chan string
+	t      *testing.T
+	lines  chan string
+	errors bytes.Buffer // to be read after Wait
 }
 
-func startCandidate(t *testing.T, url string) *standing {
+func startCandidate(t *testing.T, url string, environment ...string) *standing {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &standing{Cmd: exec.Command(self), t: t, lines: make(chan string, 100)}
-	p.Env = append(os.Environ(), candidateServer+"="+url)
-	p.Stderr = os.Stderr
+	p.Env = append(append(os.Environ(), candidateServer+"="+url), environment...)
+	p.Stderr = io.MultiWriter(os.Stderr, &p.errors)
 	stdin, err := p.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := p.StdoutPipe()
@@ -168,4 +187,34 @@ func TestProcessesElectALeader(t *testing.T) {
 	later(third.leads())
 	assert.Equal(t, fmt.Sprintf("stops %d told to", last), first.line())
 	assert.Empty(t, first.line(), "it has exited")
+}
+
+// FailStop ends the process of a leader that hangs after its loss, with the reason and code 76,
+// and not before. The next one leads meanwhile.
+func TestFailStopEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	for name, grace := range map[string]string{"AtOnce": "0s", "WithAGrace": "3s"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Config{})
+			hanging := startCandidate(t, server.URL(), candidateHangs+"="+grace)
+			term := hanging.leads()
+			next := startCandidate(t, server.URL())
+			store, err := redisstore.Open(server.URL(), redisstore.Config{})
+			require.NoError(t, err)
+			defer store.Close()
+			_, err = store.ForceRelease(t.Context(), "leader")
+			require.NoError(t, err)
+			require.Greater(t, next.leads(), term, "broken promise: a later term is not larger")
+			if last := hanging.line(); last != "" { // with a grace of 0 it may end before it prints
+				require.Equal(t, fmt.Sprint("hangs ", term), last)
+				require.Empty(t, hanging.line(), "it has exited")
+			}
+			var exit *exec.ExitError
+			require.ErrorAs(t, hanging.Wait(), &exit)
+			assert.Equal(t, 76, exit.ExitCode())
+			assert.Equal(t, 1, strings.Count(hanging.errors.String(), "\n"), "%s", &hanging.errors)
+			assert.Contains(t, hanging.errors.String(), fmt.Sprintf(`elect: the leadership of "leader", term %d, is lost, and its function has not returned within %s: Election.FailStop ends the process:`, term, grace))
+		})
+	}
 }

@@ -1,0 +1,91 @@
+package elect
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// lead is the leadership of a candidate, if it has one, for those who are not its function.
+// The zero value has none.
+type lead struct {
+	current atomic.Pointer[reign] // nil: none
+	mu      sync.Mutex
+	begins  chan struct{} // closed when the next one begins; nil if none waits
+}
+
+// reign is one leadership of a candidate, from before its function is called until after it
+// has returned.
+type reign struct {
+	lease *lock.Lease
+	ctx   context.Context // ends with the lease, or with the function
+}
+
+// begin makes lease the current leadership, until the returned function is called.
+func (l *lead) begin(lease *lock.Lease) (end func()) {
+	// Not derived from the lease's context, which carries the ownership of the mutex.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	held := lease.Context()
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	r := &reign{lease, ctx}
+	l.mu.Lock()
+	l.current.Store(r)
+	if l.begins != nil {
+		close(l.begins)
+		l.begins = nil
+	}
+	l.mu.Unlock()
+	return func() {
+		stop()
+		if err := lease.Err(); err != nil {
+			cancel(err)
+		}
+		cancel(lock.ErrReleased)
+		l.current.CompareAndSwap(r, nil) // not that of another Run of this handle, after a loss
+	}
+}
+
+// nowOrNext returns the current leadership, or nil and a channel that is closed when the next
+// one begins.
+func (l *lead) nowOrNext() (*reign, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.current.Load(); r != nil && r.ctx.Err() == nil {
+		return r, nil
+	}
+	if l.begins == nil {
+		l.begins = make(chan struct{})
+	}
+	return nil, l.begins
+}
+
+// IsLeader reports whether this candidate leads now: [Election.Run] of this handle has a
+// function at work, and a lease that can be trusted. It sends no request. The leadership may
+// end right afterwards; [Election.Await] has a context that ends with it.
+func (e *Election) IsLeader() bool {
+	r := e.lead.current.Load()
+	return r != nil && r.ctx.Err() == nil && r.lease.Valid()
+}
+
+// Await waits until this candidate leads, by an [Election.Run] of this handle in another
+// goroutine. It returns the term, and a context that ends with the leadership, with cause
+// [lock.ErrLost], or [lock.ErrReleased] once the leader's function has returned, before the
+// lock is released. If ctx ends first, Await returns its cause.
+//
+// A loop of Await follows the leadership and never delays the election: a slow one misses
+// terms that have ended meanwhile.
+func (e *Election) Await(ctx context.Context) (leads context.Context, term int64, err error) {
+	for {
+		r, begins := e.lead.nowOrNext()
+		if r != nil {
+			return r.ctx, r.lease.Token(), nil
+		}
+		select {
+		case <-begins:
+		case <-ctx.Done():
+			return nil, 0, context.Cause(ctx)
+		}
+	}
+}
