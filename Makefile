@@ -46,19 +46,20 @@ help: ## Show this list
 # How many packages are compiled or tested at a time: their tests wait as much as they compute.
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
-# go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
-.PHONY: test
-test: ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
-	@set -eu; $(WITH_SERVERS); set -x; \
-	for module in $(TESTED); do \
-		go -C $$module test -race -p $(PACKAGES) $(TESTFLAGS) ./...; \
-	done
-
 # Builds once for all runs: go run would link the program anew for each module.
 TRIAL := $(BIN)/trial
 .PHONY: $(TRIAL)
 $(TRIAL):
 	@go -C .ci/trial build -o $@ .
+
+# The tests of nested modules wait for most of their time: modules are tested beside each other.
+TEST := go test -race -p $(PACKAGES) $(TESTFLAGS) ./...
+
+# go test vets for the likeliest mistakes as it compiles. make lint has all of vet.
+.PHONY: test
+test: $(if $(word 2,$(TESTED)),$(TRIAL)) ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
+	@set -eu; $(WITH_SERVERS); set -x; \
+	$(if $(word 2,$(TESTED)),$(TRIAL) beside $(TESTED) -- )$(TEST)
 
 REALTIMES ?= 1
 

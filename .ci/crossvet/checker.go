@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,20 +76,17 @@ func (c *platformChecker) checkAll(platforms, tags string, patterns []string) {
 		c.check(platform, tags, patterns)
 		if system, _, _ := strings.Cut(platform, "/"); tags != "" && !untagged[system] {
 			untagged[system] = true
-			c.check(platform, "", patterns)
+			if others := c.others(platform, tags, patterns); len(others) > 0 {
+				c.check(platform, "", others)
+			}
 		}
 	}
 }
 
 // check checks the packages that match the patterns, with build tags.
 func (c *platformChecker) check(platform, tags string, patterns []string) {
-	system, processor, _ := strings.Cut(platform, "/")
-	found, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
-			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes | packages.NeedModule,
-		Tests: true, Fset: c.files, ParseFile: c.parse, BuildFlags: []string{"-tags=" + tags},
-		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor),
-	}, patterns...)
+	found, err := c.load(platform, tags, patterns, packages.NeedCompiledGoFiles|packages.NeedImports|packages.NeedDeps|
+		packages.NeedTypes|packages.NeedSyntax|packages.NeedTypesInfo|packages.NeedTypesSizes|packages.NeedModule)
 	if err != nil {
 		c.problem(platform, err)
 		return
@@ -96,11 +94,71 @@ func (c *platformChecker) check(platform, tags string, patterns []string) {
 	c.analyze(platform, found)
 }
 
+// load loads the packages that match the patterns: their names and files, and what the mode needs.
+func (c *platformChecker) load(platform, tags string, patterns []string, mode packages.LoadMode) ([]*packages.Package, error) {
+	system, processor, _ := strings.Cut(platform, "/")
+	found, err := packages.Load(&packages.Config{
+		Mode:  packages.NeedName | packages.NeedFiles | mode,
+		Tests: true, Fset: c.files, ParseFile: c.parse, BuildFlags: []string{"-tags=" + tags},
+		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor),
+	}, patterns...)
+	return slices.DeleteFunc(found, func(pkg *packages.Package) bool {
+		return strings.HasSuffix(pkg.ID, ".test") // the generated main package of tests
+	}), err
+}
+
+// others returns patterns of the packages that have other files without the tags. If only tests
+// differ, no package that imports theirs differs.
+func (c *platformChecker) others(platform, tags string, patterns []string) (others []string) {
+	with, err := c.sources(platform, tags, patterns)
+	if err != nil {
+		c.problem(platform, err)
+		return nil
+	}
+	without, err := c.sources(platform, "", patterns)
+	if err != nil {
+		c.problem(platform, err)
+		return nil
+	}
+	all := maps.Clone(with)
+	maps.Copy(all, without)
+	for folder := range all {
+		if slices.Equal(with[folder], without[folder]) {
+			continue
+		}
+		for _, file := range slices.Concat(with[folder], without[folder]) {
+			both := slices.Contains(with[folder], file) && slices.Contains(without[folder], file)
+			if !both && !strings.HasSuffix(file, "_test.go") {
+				return patterns
+			}
+		}
+		if without[folder] != nil {
+			others = append(others, folder)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// sources returns the files of the packages that match the patterns, in their order, by folder.
+func (c *platformChecker) sources(platform, tags string, patterns []string) (map[string][]string, error) {
+	found, err := c.load(platform, tags, patterns, 0)
+	files := make(map[string][]string)
+	for _, pkg := range found {
+		for _, file := range pkg.GoFiles {
+			folder := filepath.Dir(file)
+			files[folder] = append(files[folder], file)
+		}
+	}
+	for folder := range files {
+		slices.Sort(files[folder])
+		files[folder] = slices.Compact(files[folder])
+	}
+	return files, err
+}
+
 // analyze reports the errors of the packages or, if there are none, what the analyzers find.
 func (c *platformChecker) analyze(platform string, found []*packages.Package) {
-	found = slices.DeleteFunc(found, func(pkg *packages.Package) bool {
-		return strings.HasSuffix(pkg.ID, ".test") // the generated main package of tests
-	})
 	failed := false
 	tested := make(map[string]bool) // by path: the package with the files of its tests is among those found
 	for _, pkg := range found {

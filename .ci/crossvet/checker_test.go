@@ -8,6 +8,7 @@ import (
 // Each platform has the mistake that go vet finds there, and no other.
 func TestFindsWhatVetFinds(t *testing.T) {
 	t.Chdir("testdata/sample")
+	c := newChecker()
 	for platform, found := range map[string]string{
 		"linux/amd64":   "",
 		"linux/386":     `overflows`,
@@ -15,7 +16,7 @@ func TestFindsWhatVetFinds(t *testing.T) {
 		"darwin/arm64":  `format_darwin_test.go:5:\d+: printf: .* wrong type string`,
 		"freebsd/amd64": `undefined: tagged`,
 	} {
-		c := newChecker()
+		c.problems = nil
 		c.checkAll(platform, "tagged", []string{"./..."})
 		switch {
 		case found == "" && len(c.problems) > 0:

@@ -8,7 +8,7 @@
 // themselves is what the compiler's front end and vet's analyzers report.
 //
 // It checks the files with the build tags of -tags, and on the first processor of each system
-// also those without: no constraint of ours names a processor.
+// also those without, of packages where these are others: no constraint of ours names a processor.
 package main
 
 import (

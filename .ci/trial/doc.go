@@ -3,6 +3,8 @@
 //	trial real ./...               tests decided by real time, each alone
 //	trial real -times 10 ./...     the same, ten times
 //	trial flakes -times 50 ./...   all other tests many times, shuffled, beside a load
+//	trial beside . lock/pgstore -- go test ./...
+//	                               a command in several folders, three at a time
 //
 // A test is decided by real time if it stands in a file with the build constraint "real".
 // Each runs in a process of its own, with the race detector, while nothing else does. A

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -96,21 +94,24 @@ func compile(ctx context.Context, folder string, patterns []string) ([]built, er
 	if err != nil {
 		return nil, err
 	}
-	var packages []built
-	for i, l := range all {
-		if len(l.files()) == 0 {
-			continue
+	var packages []pkg
+	for _, l := range all {
+		if len(l.files()) > 0 {
+			packages = append(packages, l.pkg)
 		}
-		binary, err := build(ctx, filepath.Join(folder, strconv.Itoa(i)), l.pkg)
-		if err != nil {
-			return nil, err
-		}
-		packages = append(packages, built{l.pkg, binary})
 	}
 	if len(packages) == 0 {
 		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
 	}
-	return packages, nil
+	binaries, err := build(ctx, folder, packages)
+	if err != nil {
+		return nil, err
+	}
+	var compiled []built
+	for _, p := range packages {
+		compiled = append(compiled, built{p, binaries[p.ImportPath]})
+	}
+	return compiled, nil
 }
 
 // once runs the tests once, of as many packages at a time as go test does, and returns those that

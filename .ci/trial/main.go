@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -33,7 +32,7 @@ func main() {
 // run runs the command. Arguments after -args go to the tests.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: trial real|flakes [flags] packages [-args ...]")
+		return errors.New("usage: trial real|flakes [flags] packages [-args ...], or trial beside [flags] folders -- command")
 	}
 	mode, args := args[0], args[1:]
 	var rest []string
@@ -73,6 +72,16 @@ func run(ctx context.Context, args []string) error {
 		}
 		f := &flakesRun{times: *times, loops: *loops, args: rest, out: os.Stdout}
 		return f.play(ctx, flags.Args())
+	case "beside":
+		lanes := flags.Int("lanes", 3, "how many run at a time")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		b, err := newBeside(*lanes, flags.Args(), os.Stdout)
+		if err != nil {
+			return err
+		}
+		return b.play(ctx)
 	}
-	return fmt.Errorf("no command %q: there are %s", mode, strings.Join([]string{"real", "flakes"}, " and "))
+	return fmt.Errorf("no command %q: there are real, flakes and beside", mode)
 }

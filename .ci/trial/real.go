@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -43,16 +44,10 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 		fmt.Fprintf(r.out, "real time decides no test of %s\n", strings.Join(patterns, " "))
 		return nil
 	}
-	binaries := make(map[string]string)
-	for i, p := range packages {
-		if !r.wanted(p) {
-			continue
-		}
-		binary, err := build(ctx, filepath.Join(r.folder, strconv.Itoa(i)), p, "-ldflags=-w", "-tags", realTag)
-		if err != nil {
-			return err
-		}
-		binaries[p.ImportPath] = binary
+	wanted := slices.DeleteFunc(slices.Clone(packages), func(p pkg) bool { return !r.wanted(p) })
+	binaries, err := build(ctx, r.folder, wanted, "-ldflags=-w", "-tags", realTag)
+	if err != nil {
+		return err
 	}
 	counts := make(map[verdict]int)
 	begun := time.Now()
@@ -82,14 +77,34 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 	return nil
 }
 
-// build compiles the tests of a package to a file in a new folder.
-func build(ctx context.Context, folder string, p pkg, flags ...string) (binary string, err error) {
-	binary = filepath.Join(folder, filepath.Base(p.Dir)+".test") // go test names it so, and traces show it
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-race", "-o", binary}, flags, []string{p.ImportPath})...)
-	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s does not build: %w\n%s", p.ImportPath, err, out)
+// build compiles the tests of packages into a folder, and returns the files by import path. One
+// go command compiles and links several at a time; packages of one name need one each.
+func build(ctx context.Context, folder string, packages []pkg, flags ...string) (map[string]string, error) {
+	binaries := make(map[string]string)
+	for round := 0; len(packages) > 0; round++ {
+		into := filepath.Join(folder, strconv.Itoa(round)) + string(filepath.Separator)
+		if err := os.Mkdir(into, 0o700); err != nil {
+			return nil, err
+		}
+		args := slices.Concat([]string{"test", "-c", "-race", "-o", into}, flags)
+		named := make(map[string]bool)
+		var later []pkg
+		for _, p := range packages {
+			name := path.Base(p.ImportPath)
+			if named[name] {
+				later = append(later, p)
+				continue
+			}
+			named[name] = true
+			binaries[p.ImportPath] = into + name + ".test"
+			args = append(args, p.ImportPath)
+		}
+		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("the tests do not build: %w\n%s", err, out)
+		}
+		packages = later
 	}
-	return binary, nil
+	return binaries, nil
 }
 
 // wanted reports whether any test of the package is to be run.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,6 +80,22 @@ func TestVerdict(t *testing.T) {
 		got, outcomes := judge(func() outcome { next++; return c.runs[next-1] }, 3)
 		if got != c.want || len(outcomes) != c.used {
 			t.Errorf("a test that %s: %s after %d runs, not %s after %d", c.name, got, len(outcomes), c.want, c.used)
+		}
+	}
+}
+
+// Two packages of one name have a binary each.
+func TestBuildsNamesakes(t *testing.T) {
+	packages := []pkg{{ImportPath: "github.com/leasewheel/leasewheel/.ci/trial/testdata/sample"}}
+	packages = append(packages, pkg{ImportPath: packages[0].ImportPath + "/sample"})
+	binaries, err := build(t.Context(), t.TempDir(), packages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, test := range []string{"TestLogic", "TestNamesake"} {
+		out, err := exec.CommandContext(t.Context(), binaries[packages[i].ImportPath], "-test.list", ".").Output()
+		if err != nil || !strings.Contains(string(out), test+"\n") {
+			t.Errorf("%s has %q: %v", packages[i].ImportPath, out, err)
 		}
 	}
 }

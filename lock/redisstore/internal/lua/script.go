@@ -13,7 +13,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -71,9 +70,9 @@ func (t *Text) Commands() (commands []string) {
 	return commands
 }
 
-var include = regexp.MustCompile(`(?m)^-- include: (\w+\.lua)$`)
-
-// expand returns the text of a file, unless it is included already.
+// expand returns the text of a file, unless it is included already. It searches without a
+// regular expression: each start of the command reads all scripts, and that took 60 ms with the
+// race detector.
 func expand(dir fs.FS, name string, included map[string]bool) string {
 	if included[name] {
 		return ""
@@ -83,7 +82,12 @@ func expand(dir fs.FS, name string, included map[string]bool) string {
 	if err != nil {
 		panic(err) // a line names a file that does not exist
 	}
-	return include.ReplaceAllStringFunc(string(text), func(line string) string {
-		return expand(dir, include.FindStringSubmatch(line)[1], included)
-	})
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if file, ok := strings.CutPrefix(line, "-- include: "); ok {
+			line = expand(dir, strings.TrimSuffix(file, "\n"), included) + "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
