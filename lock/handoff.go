@@ -98,8 +98,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 		return nil
 	}
 	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.handOff()}
-	next := newOwnership(o.locker, *hold, hold.TTL, &a.options, g, o.unknownUntil())
-	lease, err := o.lease.Pass(next.spec(a))
+	next, spec := newOwnership(a, *hold, hold.TTL, g, o.unknownUntil())
+	lease, err := o.lease.Pass(spec)
 	if err != nil {
 		return nil
 	}

@@ -47,12 +47,28 @@ type terms struct {
 	keepUntil time.Time
 }
 
-// newOwnership returns an ownership whose lease is not registered with the watchdog yet.
-// h is the hold as requests take it, and ttl that of its lease.
-func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g grant, unknownUntil time.Time) *ownership {
-	own := &ownership{locker: l, kind: h.Kind, token: g.Token}
+// newOwnership returns the ownership that an acquisition is granted, and the watchdog's
+// description of its lease, which is not registered yet. h is the hold as requests take it, and
+// ttl that of its lease.
+func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, g grant, unknownUntil time.Time) (*ownership, renewal.Spec) {
+	o := &a.options
+	own := &ownership{locker: a.locker, kind: h.Kind, token: g.Token}
 	own.setUnknownUntil(unknownUntil)
-	if observed := l.config.Observer.Ended != nil; observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !h.Plain() {
+	own.count.Store(1)
+	spec := renewal.Spec{
+		Key:       a.hold.Name,
+		Owner:     a.hold.Owner,
+		Ref:       driver.RefOf(a.hold),
+		TTL:       a.hold.TTL,
+		Fixed:     o.Fixed,
+		MaxHold:   o.MaxHold,
+		Alive:     o.Alive,
+		Heartbeat: o.Heartbeat,
+		Context:   context.WithoutCancel(a.ctx),
+		OnLost:    o.OnLost,
+	}
+	observed := own.locker.config.Observer.Ended != nil
+	if observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !h.Plain() {
 		own.terms = &terms{hold: h, handOff: g.handOff}
 		if observed {
 			own.terms.since = time.Now()
@@ -61,8 +77,27 @@ func newOwnership(l *Locker, h driver.Hold, ttl time.Duration, o *Options, g gra
 			own.terms.keepUntil = time.Now().Add(o.MinHold)
 		}
 	}
-	own.count.Store(1)
-	return own
+	if observed || g.handOff != nil {
+		spec.OnLost = own.onLost(o.OnLost)
+	}
+	return own, spec
+}
+
+// onLost returns the function that is called if the lease is lost. hook is the user's, or nil.
+func (o *ownership) onLost(hook func(error)) func(error) {
+	return func(err error) {
+		o.locker.endHandOff(o.handOff())
+		// Two functions of users, of which neither waits for the other.
+		reported := make(chan struct{})
+		go func() {
+			defer close(reported)
+			o.over(err)
+		}()
+		defer func() { <-reported }()
+		if hook != nil {
+			hook(err)
+		}
+	}
 }
 
 // hold returns the hold with this count, as requests take it.
@@ -120,39 +155,6 @@ func (o *ownership) release(limitOf func(*Locker) limit, used bool) error {
 
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
-
-// spec returns the watchdog's description of the lease.
-func (o *ownership) spec(a *acquisition) renewal.Spec {
-	onLost := a.options.OnLost
-	if o.handOff() != nil || o.locker.config.Observer.Ended != nil {
-		hook := onLost
-		onLost = func(err error) {
-			o.locker.endHandOff(o.handOff())
-			// Two functions of users, of which neither waits for the other.
-			reported := make(chan struct{})
-			go func() {
-				defer close(reported)
-				o.over(err)
-			}()
-			defer func() { <-reported }()
-			if hook != nil {
-				hook(err)
-			}
-		}
-	}
-	return renewal.Spec{
-		Key:       a.hold.Name,
-		Owner:     a.hold.Owner,
-		Ref:       driver.RefOf(a.hold),
-		TTL:       a.hold.TTL,
-		Fixed:     a.options.Fixed,
-		MaxHold:   a.options.MaxHold,
-		Alive:     a.options.Alive,
-		Heartbeat: a.options.Heartbeat,
-		Context:   context.WithoutCancel(a.ctx),
-		OnLost:    onLost,
-	}
-}
 
 // ownershipKey is the context key of an ownership.
 type ownershipKey struct {

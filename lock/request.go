@@ -39,30 +39,16 @@ type grant struct {
 // acquire sends one acquisition. Its time is limited by ctx's deadline,
 // [Config.RequestTimeout] and a third of the TTL, but not by ctx's cancellation: without
 // an answer the outcome would be unknown.
-func (r *request) acquire(ctx context.Context) (grant, error) {
-	ctx, cancel := r.locker.bound(ctx, r.hold.TTL)
+func (r *request) acquire(ctx context.Context) (g grant, err error) {
+	l, h := r.locker, r.hold
+	bounded, cancel := l.bound(ctx, h.TTL)
 	defer cancel()
 	before := r.unknownUntil
-	if deadline, _ := ctx.Deadline(); deadline.After(before) {
+	if deadline, _ := bounded.Deadline(); deadline.After(before) {
 		r.unknownUntil = deadline
 	}
-	g, err := r.send(ctx)
-	if err == nil || errors.Is(err, ErrNotDone) {
-		r.unknownUntil = before
-	}
-	if err != nil {
-		return grant{}, err
-	}
-	r.maybeQueued = r.maybeQueued || g.Verdict == driver.Refused && (r.hold.Queue.Keep > 0 || r.hold.Queue.Subscribed || r.hold.ReadWrite.BlockReaders > 0)
-	return g, nil
-}
-
-// send sends an acquisition whose context is bounded.
-func (r *request) send(ctx context.Context) (grant, error) {
-	l, h := r.locker, r.hold
-	g := grant{sent: time.Now()}
-	var err error
-	g.Answer, err = l.store.Acquire(ctx, h)
+	g.sent = time.Now()
+	g.Answer, err = l.store.Acquire(bounded, h)
 	if err == nil && g.Verdict == driver.Granted {
 		g.Lease, g.First = min(g.Lease, h.TTL), min(g.First, h.TTL)
 		if !time.Now().Before(l.until(g.sent, h.TTL)) {
@@ -70,7 +56,14 @@ func (r *request) send(ctx context.Context) (grant, error) {
 				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)
 		}
 	}
-	return g, err
+	if err == nil || errors.Is(err, ErrNotDone) {
+		r.unknownUntil = before
+	}
+	if err != nil {
+		return grant{}, err
+	}
+	r.maybeQueued = r.maybeQueued || g.Verdict == driver.Refused && (h.Queue.Keep > 0 || h.Queue.Subscribed || h.ReadWrite.BlockReaders > 0)
+	return g, nil
 }
 
 // release lowers the owner's holds to hold.Count in the store. It is repeated like an

@@ -72,20 +72,21 @@ func newConn(s *Subscriber, n Node) *conn {
 	return cn
 }
 
-// add subscribes to a channel at the server, unless the channel has lost its listeners
-// meanwhile. It may have waited for the connection to be made.
-func (cn *conn) add(ctx context.Context, c *channel) error {
+// add subscribes to channels at the server, without shards in one request, but to none that
+// has lost its listeners meanwhile. It may have waited for the connection to be made.
+func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	select {
 	case cn.order <- struct{}{}:
 	case <-ctx.Done():
 		return fault.Classify(ctx.Err())
 	}
 	defer cn.sent()
-	if registered, err := cn.register(c); !registered {
+	registered, err := cn.register(channels)
+	if len(registered) == 0 {
 		return err
 	}
-	if err := cn.subscribe(ctx, c.Name); err != nil {
-		cn.unregister(c)
+	if err := cn.subscribe(ctx, registered); err != nil {
+		cn.unregister(registered)
 		cn.breakDown(err)
 		err = fault.Classify(err)
 		cn.subscriber.doubt(err)
@@ -95,36 +96,41 @@ func (cn *conn) add(ctx context.Context, c *channel) error {
 	return nil
 }
 
-// register notes that the conn carries c. It fails if the conn is broken. It does nothing
-// for a channel without listeners: when the last one left, c was on no conn from which it
-// could be removed.
-func (cn *conn) register(c *channel) (registered bool, err error) {
+// register notes that the conn carries channels, and returns them. It fails if the conn is
+// broken. It leaves out a channel without listeners: when the last one left, the channel was
+// on no conn from which it could be removed.
+func (cn *conn) register(channels []*channel) (registered []*channel, err error) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
-	switch {
-	case !cn.subscriber.wants(c):
-		return false, nil
-	case cn.broken:
-		return false, errBroken
+	for _, c := range channels {
+		switch {
+		case !cn.subscriber.wants(c):
+			continue
+		case cn.broken:
+			return nil, errBroken
+		}
+		k := cn.channels[c.Name]
+		if k == nil {
+			k = &channelState{}
+			cn.channels[c.Name] = k
+		}
+		k.channel = c
+		k.subscribing++
+		c.conn = cn
+		registered = append(registered, c)
 	}
-	k := cn.channels[c.Name]
-	if k == nil {
-		k = &channelState{}
-		cn.channels[c.Name] = k
-	}
-	k.channel = c
-	k.subscribing++
-	c.conn = cn
-	return true, nil
+	return registered, nil
 }
 
-// unregister forgets a channel whose request could not be sent. The caller of add will
-// put it on another conn, so the end of this conn must not move it as well.
-func (cn *conn) unregister(c *channel) {
+// unregister forgets channels whose request could not be sent. The caller of add will
+// put them on another conn, so the end of this conn must not move them as well.
+func (cn *conn) unregister(channels []*channel) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
-	if k := cn.channels[c.Name]; k != nil && k.channel == c {
-		k.channel, c.conn = nil, nil
+	for _, c := range channels {
+		if k := cn.channels[c.Name]; k != nil && k.channel == c {
+			k.channel, c.conn = nil, nil
+		}
 	}
 }
 
@@ -149,8 +155,8 @@ func (cn *conn) remove(c *channel) {
 	}
 }
 
-// subscribe sends a request, and makes the connection for the first one.
-func (cn *conn) subscribe(ctx context.Context, name string) error {
+// subscribe sends what subscribes to the channels. The first request makes the connection.
+func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
 	select {
 	case <-cn.begun:
 		by, _ := ctx.Deadline()
@@ -159,10 +165,19 @@ func (cn *conn) subscribe(ctx context.Context, name string) error {
 		ctx = established
 	default:
 	}
-	if cn.node.Sharded {
-		return cn.pubsub.SSubscribe(ctx, name)
+	names := make([]string, len(channels))
+	for i, c := range channels {
+		names[i] = c.Name
 	}
-	return cn.pubsub.Subscribe(ctx, name)
+	if !cn.node.Sharded {
+		return cn.pubsub.Subscribe(ctx, names...)
+	}
+	for _, name := range names { // a request is for one slot; a latch with a hash tag has channels in two
+		if err := cn.pubsub.SSubscribe(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (cn *conn) unsubscribe(ctx context.Context, name string) error {

@@ -148,18 +148,16 @@ func (s *Subscriber) Subscribe(ctx context.Context, handlers []Handler, notify f
 		}
 	}
 	s.attachAll(ctx, added)
-	for _, l := range sub.listeners {
-		if err := sub.confirmed(ctx, l.channel); err != nil {
-			sub.Close()
-			return nil, err
-		}
+	if err := sub.confirmed(ctx); err != nil {
+		sub.Close()
+		return nil, err
 	}
 	return sub, nil
 }
 
-// attachAll subscribes to channels one after the other, in the background. The connection
-// carries the channels of other callers, so it must not end with the first caller's
-// context. A longer deadline of the caller is kept.
+// attachAll subscribes to the channels of a waiter in the background, to those of a node
+// together. The connection carries the channels of other callers, so it must not end with the
+// first caller's context. A longer deadline of the caller is kept.
 func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 	if len(added) == 0 {
 		return
@@ -177,26 +175,32 @@ func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 		return
 	}
 	s.work.Go(func() {
-		for _, c := range added {
-			ctx, cancel := context.WithDeadline(s.ctx, by)
-			if err := s.attach(ctx, c); err != nil {
-				s.fail(c, err)
+		ctx, cancel := context.WithDeadline(s.ctx, by)
+		defer cancel()
+		for _, p := range s.parts(ctx, added, s.fail) {
+			if err := s.attach(ctx, p.node, p.channels); err != nil {
+				for _, c := range p.channels {
+					s.fail(c, err)
+				}
 			}
-			cancel()
 		}
 	})
 }
 
-// confirmed waits until the server confirms c.
-func (sub *subscription) confirmed(ctx context.Context, c *channel) error {
-	select {
-	case <-c.ready:
-	case <-ctx.Done():
-		return fault.Classify(ctx.Err())
+// confirmed waits until the server confirms every channel.
+func (sub *subscription) confirmed(ctx context.Context) error {
+	done := ctx.Done()
+	for _, l := range sub.listeners {
+		select {
+		case <-l.channel.ready: // then err is constant
+			if err := l.channel.err; err != nil {
+				return err
+			}
+		case <-done:
+			return fault.Classify(ctx.Err())
+		}
 	}
-	sub.subscriber.mu.Lock()
-	defer sub.subscriber.mu.Unlock()
-	return c.err
+	return nil
 }
 
 // addListener adds a listener. added is true for the channel's first listener, whose
@@ -241,25 +245,40 @@ func (s *Subscriber) removeListener(l *listener) {
 	}
 }
 
-// attach subscribes to a channel on the conn to the channel's node.
-func (s *Subscriber) attach(ctx context.Context, c *channel) error {
-	n, err := s.node(ctx, c.Channel)
-	if err != nil {
-		return err
-	}
-	return s.attachTo(ctx, n, c)
+// part is the channels on one node.
+type part struct {
+	node     Node
+	channels []*channel
 }
 
-// attachTo subscribes to a channel on a node. A conn may break, as an idle one does, before
-// it carries the channel. Then there is no request that could have failed, and another conn
+// parts returns the parts of channels, in the order of their first channels. It calls failed
+// for a channel whose node it does not find.
+func (s *Subscriber) parts(ctx context.Context, channels []*channel, failed func(*channel, error)) (parts []part) {
+	for _, c := range channels {
+		n, err := s.node(ctx, c.Channel)
+		if err != nil {
+			failed(c, err)
+			continue
+		}
+		i := slices.IndexFunc(parts, func(p part) bool { return p.node == n })
+		if i < 0 {
+			i, parts = len(parts), append(parts, part{node: n})
+		}
+		parts[i].channels = append(parts[i].channels, c)
+	}
+	return parts
+}
+
+// attach subscribes to channels on a node. A conn may break, as an idle one does, before
+// it carries the channels. Then there is no request that could have failed, and another conn
 // takes its place.
-func (s *Subscriber) attachTo(ctx context.Context, n Node, c *channel) error {
+func (s *Subscriber) attach(ctx context.Context, n Node, channels []*channel) error {
 	for {
 		cn, err := s.connTo(n)
 		if err != nil {
 			return err
 		}
-		if err := cn.add(ctx, c); err != errBroken { //nolint:errorlint // it is made here and never wrapped
+		if err := cn.add(ctx, channels); err != errBroken { //nolint:errorlint // it is made here and never wrapped
 			return err
 		}
 	}
@@ -317,23 +336,12 @@ func (s *Subscriber) move(channels []*channel) {
 func (s *Subscriber) moveOnce(channels []*channel) (left []*channel) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
 	defer cancel()
-	parts := make(map[Node][]*channel)
-	for _, c := range channels {
-		if s.unwanted(c) {
-			continue
-		}
-		n, err := s.node(ctx, c.Channel)
-		if err != nil {
-			left = append(left, c)
-			continue
-		}
-		parts[n] = append(parts[n], c)
-	}
+	parts := s.parts(ctx, slices.DeleteFunc(channels, s.unwanted), func(c *channel, _ error) { left = append(left, c) })
 	var mu sync.Mutex // guards left
 	var work sync.WaitGroup
-	for n, part := range parts {
+	for _, p := range parts {
 		work.Go(func() {
-			failed := s.moveTo(n, part)
+			failed := s.moveTo(p)
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, failed...)
@@ -343,15 +351,16 @@ func (s *Subscriber) moveOnce(channels []*channel) (left []*channel) {
 	return left
 }
 
-// moveTo moves channels to a node, and returns those that are left. After a failure it does not
-// try the others: the failure took time, and they may belong to another node by then.
-func (s *Subscriber) moveTo(n Node, channels []*channel) (left []*channel) {
-	for i, c := range channels {
+// moveTo moves channels to their node, one after the other, since there may be many. It
+// returns those that are left. After a failure it does not try the others: the failure took
+// time, and they may belong to another node by then.
+func (s *Subscriber) moveTo(p part) (left []*channel) {
+	for i := range p.channels {
 		ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
-		err := s.attachTo(ctx, n, c)
+		err := s.attach(ctx, p.node, p.channels[i:i+1])
 		cancel()
 		if err != nil {
-			return channels[i:]
+			return p.channels[i:]
 		}
 	}
 	return nil

@@ -35,24 +35,11 @@ const (
 	batchSize = 48
 )
 
-// batcher returns the batcher of a node.
-func (t *Transport) batcher(node string) *batcher {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.batchers[node]
-	if b == nil {
-		b = &batcher{transport: t}
-		t.batchers[node] = b
-	}
-	return b
-}
-
 // Load returns how many requests and batches are in flight, and how many requests wait for
 // their return. Tests await them.
 func (t *Transport) Load() (inFlight, queued int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, b := range t.batchers {
+	for _, n := range t.kept.Range {
+		b := &n.(*node).batcher
 		b.mu.Lock()
 		inFlight, queued = inFlight+b.inFlight, queued+len(b.queued)
 		b.mu.Unlock()
@@ -61,15 +48,15 @@ func (t *Transport) Load() (inFlight, queued int) {
 }
 
 // run sends a request, alone or with others, and returns its reply.
-func (b *batcher) run(ctx context.Context, c *Call) (any, error) {
+func (b *batcher) run(r *request) (any, error) {
 	b.mu.Lock()
 	if b.inFlight < MaxInFlight {
 		b.inFlight++
 		b.mu.Unlock()
 		defer b.returned()
-		return b.transport.runOne(ctx, c)
+		return b.transport.runOne(r)
 	}
-	r := &request{ctx: ctx, Call: c, done: make(chan struct{})}
+	r.done = make(chan struct{})
 	if b.queued == nil {
 		b.queued = make([]*request, 0, batchSize)
 	}
@@ -78,11 +65,11 @@ func (b *batcher) run(ctx context.Context, c *Call) (any, error) {
 
 	select {
 	case <-r.done:
-	case <-ctx.Done():
+	case <-r.ctx.Done():
 		if b.withdraw(r) {
-			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(ctx.Err()))
+			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(r.ctx.Err()))
 		}
-		return nil, fault.Classify(ctx.Err())
+		return nil, fault.Classify(r.ctx.Err())
 	}
 	if err, failed := r.reply.(error); failed {
 		return nil, err

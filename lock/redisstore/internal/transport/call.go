@@ -2,11 +2,15 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
@@ -96,3 +100,105 @@ var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.F
 // Command returns the call for a pipeline of the caller, with its source and without a
 // deadline. go-redis may repeat it as it repeats the rest.
 func (c *Call) Command(ctx context.Context) *redis.Cmd { return c.command(ctx, endless, true).Cmd }
+
+// lateTries is how often a request is sent that arrives late within its context's time:
+// the node's clock was set, or another node serves the key now.
+const lateTries = 3
+
+// errLate is the error of a request that arrived after its deadline each time.
+var errLate = fault.Passing(errors.New("the request arrived after its deadline"), false)
+
+// late reports whether a script did nothing because its deadline had passed.
+func late(reply any) bool {
+	list, ok := reply.([]any)
+	return ok && len(list) == 1 && list[0] == tooLate
+}
+
+// notSentError is the reason why a request was not sent.
+type notSentError struct{ error }
+
+func (e notSentError) Unwrap() error        { return e.error }
+func (e notSentError) Is(target error) bool { return target == driver.ErrNotDone }
+
+// request is one call, and its reply once it is done.
+type request struct {
+	ctx context.Context
+	*Call
+	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
+	reply any           // or an error
+
+	members []*request // of a shared run, which has no done; else nil
+
+	// Of the latest attempt:
+
+	node *node    // nil if it is not known yet, or any more
+	by   deadline // zero if the script needs none
+	cmd  once     // set when it has run
+}
+
+// prepare gives the next attempt the deadline of the request's context.
+func (t *Transport) prepare(r *request) (err error) {
+	if !r.Script.Text().Timely {
+		return nil
+	}
+	if r.node == nil {
+		r.node = t.node(r.Call)
+	}
+	r.by, err = r.node.clock.deadline(t, r)
+	return err
+}
+
+// result returns the reply once the command has run. tardy means that the request arrived
+// late and has no reply.
+func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
+	if err := r.cmd.Err(); err != nil {
+		err = fault.Classify(err)
+		t.Doubt(err)
+		return nil, false, err
+	}
+	reply = r.cmd.Val()
+	if r.by.reading != nil && late(reply) {
+		r.node.clock.forget(r.by.reading)
+		r.node = nil
+		return nil, true, nil
+	}
+	return reply, false, nil
+}
+
+// stale reports whether the reading of the node's clock is to be renewed.
+func (r *request) stale() bool {
+	return r.by.reading != nil && time.Since(r.by.reading.Sent) >= freshReading
+}
+
+// runOne sends one request without others.
+func (t *Transport) runOne(r *request) (any, error) {
+	return t.retryLate(r, func() {
+		if r.stale() {
+			t.exec(r.ctx, []*request{r})
+			return
+		}
+		r.cmd = r.command(r.ctx, r.by, false)
+		if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
+			r.cmd = r.command(r.ctx, r.by, true)
+			_ = t.client.Process(r.ctx, r.cmd) // the command has its error
+		}
+	})
+}
+
+// retryLate sends a request, and repeats that if it was late.
+func (t *Transport) retryLate(r *request, send func()) (any, error) {
+	for range lateTries {
+		if err := t.prepare(r); err != nil {
+			return nil, err
+		}
+		send()
+		reply, tardy, err := t.result(r)
+		if !tardy {
+			return reply, err
+		}
+		if r.ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errLate
+}

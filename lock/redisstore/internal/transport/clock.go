@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,29 +59,18 @@ const (
 	unboundedRequest = 10 * time.Second
 )
 
-// clock returns the serverClock of the node that has the key.
-func (t *Transport) clock(key string) *serverClock { return t.clockOf(t.NodeOf(key)) }
-
-// clockOf returns the serverClock of a node.
-func (t *Transport) clockOf(node string) *serverClock {
-	if c, ok := t.clocks.Load(node); ok {
-		return c.(*serverClock)
-	}
-	c, _ := t.clocks.LoadOrStore(node, new(serverClock))
-	return c.(*serverClock)
-}
-
-// read returns a reading. It queries the node that has the key if the latest is too old.
+// read returns a reading. It queries the node of a request if the latest is too old.
 //
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
-func (c *serverClock) read(ctx context.Context, t *Transport, key string) (*Reading, error) {
-	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
-		return r, nil
+func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
+	if known := c.reading.Load(); known != nil && time.Since(known.Sent) < readingLife {
+		return known, nil
 	}
+	ctx := r.ctx
 	for {
-		q, own := c.ask(ctx, t, key)
+		q, own := c.ask(ctx, t, r.key())
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -171,9 +159,6 @@ func newReading(asked time.Time, reply any) (*Reading, error) {
 	return r, nil
 }
 
-// fresh reports whether the reading does not need renewal yet.
-func (r *Reading) fresh() bool { return time.Since(r.Sent) < freshReading }
-
 // renew replaces the reading r by the reply of a node that was queried at asked, or
 // later, unless r was replaced already.
 func (c *serverClock) renew(r *Reading, asked time.Time, reply any) {
@@ -188,25 +173,24 @@ func (c *serverClock) forget(r *Reading) { c.reading.CompareAndSwap(r, nil) }
 
 // deadline is the deadline of a request in decimal, as deadline.lua takes it.
 type deadline struct {
-	by   string // µs since 1970 by the node's clock
-	most string // for how many µs from its sending it may lie ahead, by any clock
+	by      string   // µs since 1970 by the node's clock
+	most    string   // for how many µs from its sending it may lie ahead, by any clock
+	reading *Reading // by which it was computed
 }
 
-// deadline returns the deadline of ctx by the node's clock.
-func (r *Reading) deadline(ctx context.Context) deadline {
+// deadline returns the deadline of a request by the node's clock, rounded up.
+func (c *serverClock) deadline(t *Transport, r *request) (d deadline, err error) {
+	if d.reading, err = c.read(t, r); err != nil {
+		return d, err
+	}
 	now := time.Now()
-	by, bounded := ctx.Deadline()
+	by, bounded := r.ctx.Deadline()
 	if !bounded {
 		by = now.Add(unboundedRequest)
 	}
-	return deadline{
-		by:   strconv.FormatInt(min(r.At.UnixMicro()+ceilMicros(by.Sub(r.Sent)), lua.MaxNumber), 10),
-		most: strconv.FormatInt(min(ceilMicros(max(by.Sub(now), 0)+readingError), lua.MaxNumber), 10),
-	}
-}
-
-func ceilMicros(d time.Duration) int64 {
-	return int64(math.Ceil(float64(d) / float64(time.Microsecond)))
+	d.by = strconv.FormatInt(min(d.reading.At.Add(by.Sub(d.reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
+	d.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
+	return d, nil
 }
 
 // LastReading returns the last reading of a node's clock. It keeps this one if there was none.
@@ -215,7 +199,7 @@ func (t *Transport) LastReading(node string, now Reading) (last Reading, ok bool
 	if t.cluster == nil {
 		node = ""
 	}
-	clock := t.clockOf(node)
+	clock := &t.nodeAt(node).clock
 	r := clock.reading.Load()
 	if r == nil {
 		clock.reading.CompareAndSwap(nil, &now)

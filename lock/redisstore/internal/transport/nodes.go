@@ -57,6 +57,29 @@ func (n *nodes) NodeOf(key string) string {
 	return master.Options().Addr
 }
 
+// node is what the process keeps of one server.
+type node struct {
+	batcher
+	clock serverClock
+}
+
+// node returns the node that has a call's keys, as far as that is known.
+func (t *Transport) node(c *Call) *node {
+	if t.cluster == nil {
+		return t.nodeAt("")
+	}
+	return t.nodeAt(t.NodeOf(c.key()))
+}
+
+// nodeAt returns the node at an address.
+func (t *Transport) nodeAt(address string) *node {
+	n, ok := t.kept.Load(address)
+	if !ok {
+		n, _ = t.kept.LoadOrStore(address, &node{batcher: batcher{transport: t}})
+	}
+	return n.(*node)
+}
+
 // locate waits until the client knows the nodes of its cluster.
 func (n *nodes) locate(ctx context.Context) error {
 	if n.cluster == nil || n.known.Load() {

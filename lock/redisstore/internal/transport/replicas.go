@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -15,12 +14,12 @@ import (
 // write even if it grants what the owner has already. A grant that is not replicated in
 // time is an error after which the lock may be held: the owner may ask again, and otherwise
 // releases it.
-func (t *Transport) runReplicated(ctx context.Context, c *Call) (any, error) {
+func (t *Transport) runReplicated(r *request) (any, error) {
 	var wait *redis.IntCmd
-	reply, err := t.retryLate(ctx, c, func(r *request) {
-		wait = t.granted(ctx, r, false)
+	reply, err := t.retryLate(r, func() {
+		wait = t.granted(r, false)
 		if fault.NoScript(r.cmd.Err()) {
-			wait = t.granted(ctx, r, true)
+			wait = t.granted(r, true)
 		}
 	})
 	if list, ok := reply.([]any); !ok || len(list) == 0 || list[0] != int64(1) {
@@ -38,7 +37,8 @@ func (t *Transport) runReplicated(ctx context.Context, c *Call) (any, error) {
 
 // granted sends the call and a WAIT behind it on one connection, to the server that has
 // the keys: the cluster client would send WAIT to any node.
-func (t *Transport) granted(ctx context.Context, r *request, bySource bool) (wait *redis.IntCmd) {
+func (t *Transport) granted(r *request, bySource bool) (wait *redis.IntCmd) {
+	ctx := r.ctx
 	r.cmd = r.command(ctx, r.by, bySource)
 	master, err := t.Master(ctx, r.key())
 	if err != nil {

@@ -19,18 +19,15 @@ type Transport struct {
 	replicas       int // that must have a grant
 	replicaTimeout time.Duration
 
-	clocks sync.Map // of node to *serverClock
+	kept sync.Map // of the address of a node to its *node
 	// refusedShared is when the server has refused a shared run for a reason that may be
 	// lasting; nil if it has not.
 	refusedShared atomic.Pointer[time.Time]
-
-	mu       sync.Mutex
-	batchers map[string]*batcher // by node; guarded by mu
 }
 
 // New returns a transport whose grants wait for that many replicas, for so long at most.
 func New(client redis.UniversalClient, replicas int, replicaTimeout time.Duration) *Transport {
-	t := &Transport{client: client, replicas: replicas, replicaTimeout: replicaTimeout, batchers: make(map[string]*batcher)}
+	t := &Transport{client: client, replicas: replicas, replicaTimeout: replicaTimeout}
 	t.single, _ = client.(*redis.Client)
 	t.cluster, _ = client.(*redis.ClusterClient)
 	return t
@@ -42,8 +39,9 @@ func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
 	if err := t.locate(ctx); err != nil {
 		return nil, err
 	}
+	r := &request{ctx: ctx, Call: c, node: t.node(c)}
 	if t.replicas > 0 && c.Script.Granting {
-		return t.runReplicated(ctx, c)
+		return t.runReplicated(r)
 	}
-	return t.batcher(t.NodeOf(c.key())).run(ctx, c)
+	return r.node.run(r)
 }
