@@ -99,7 +99,7 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	f.number, _ = strconv.Atoi(f.settings["server_version_num"])
 	var snapshot float64
 	for _, err := range []error{
-		one(`SELECT pg_is_in_recovery(), extract(epoch FROM pg_postmaster_start_time())::bigint::text,
+		one(`SELECT pg_is_in_recovery(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text,
 			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`,
 			&f.standby, &f.id, &f.replicas, &f.synchronous),
 		one(`SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, format('process %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'without a name'))

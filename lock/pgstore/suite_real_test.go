@@ -3,14 +3,20 @@
 package pgstore_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
+	redisbackend "github.com/leasewheel/leasewheel/lock/locktest/backend"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+	"github.com/leasewheel/leasewheel/lock/quorum"
 )
 
 // The cases of the suite measure time.
@@ -30,6 +36,29 @@ func TestSuite(t *testing.T) {
 				require.NoError(t, s.Restart())
 			}
 			b.StepClock = func(d time.Duration) { stepClock(t, s, "own", d) }
+			return b
+		},
+	})
+}
+
+// TestMixedSuite runs the suite on a quorum of two servers of Redis and one of PostgreSQL.
+func TestMixedSuite(t *testing.T) {
+	t.Parallel()
+	migrate(t, server(t), "mixed")
+	servers := []*redistest.Server{redistest.Start(t, redistest.Config{}), redistest.Start(t, redistest.Config{})}
+	drivertest.Run(t, drivertest.Suite{
+		Kinds: []driver.Kind{driver.KindMutex}, Split: true,
+		Backend: func(t testing.TB) drivertest.Backend {
+			parts := []drivertest.Backend{backend(t, server(t), pgstore.Config{Schema: "mixed"})}
+			for _, s := range servers {
+				part := redisbackend.New(func(t testing.TB, clients ...redis.UniversalClient) driver.Store { return onRedis(t, clients[0]) }, redisbackend.Real(s))
+				part.Delete = func(name string) { s.Client(t).Del(context.Background(), name) }
+				parts = append(parts, part)
+			}
+			b := redisbackend.Join(func(t testing.TB, nodes ...driver.Store) driver.Store {
+				return majority(t, quorum.Config{NodeTimeout: time.Minute}, nodes...)
+			}, parts...)
+			b.Prefix = t.Name() + ":"
 			return b
 		},
 	})

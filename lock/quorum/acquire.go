@@ -172,10 +172,10 @@ func (a *attempt) decided() bool {
 	}
 }
 
-// contended reports whether a majority has answered, and other owners at some of the
-// nodes have prevented the grant.
+// contended reports whether other owners at some of the nodes have prevented the grant: a majority
+// has answered, or so many have refused that there is none. Of an even number, half is enough.
 func (a *attempt) contended() bool {
-	return !a.won() && a.answered() >= a.majority && a.count(Refused)+a.count(NotHeld) > 0
+	return !a.won() && a.count(Refused)+a.count(NotHeld) > 0 && (a.answered() >= a.majority || a.blocked(Refused, NotHeld))
 }
 
 // granted reports whether the owner has the lock.
@@ -233,12 +233,19 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 // abandon releases the holds that an attempt was granted, or may have been: at once at
 // the nodes that have answered, at the others when they do.
 //
-// After the last attempt of an acquisition the caller may wait for a message, so refusals
-// are recorded then.
+// After the last attempt of an acquisition the caller may wait for messages, so refusals, and
+// how many nodes have to be free again, are recorded then.
 func (s *Store) abandon(a *attempt, last bool) {
 	hold, by, asked := a.hold, a.by, a.asked
+	missing := a.majority
 	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
 		given := hold.none(n)
+		if b.said == Done && missing > 1 {
+			missing--
+		}
+		if last {
+			s.listeners.lacked(hold.Name, missing)
+		}
 		switch {
 		case b.said == Done || b.maybeApplied():
 			s.listeners.expect(hold.Name, given.Owner, n, asked)

@@ -130,7 +130,7 @@ func TestCheckOfDifferentNodes(t *testing.T) {
 					}
 					stores[i] = &examined{stores[i], driver.Report{Servers: []driver.Server{server}}, nil}
 				}
-				report, err := over(t, quorum.Config{NodeTimeout: 250 * ms}, stores...).Check(t.Context(), driver.CheckOptions{})
+				report, err := over(t, quorum.Config{NodeTimeout: 250 * ms, LooseTokens: true}, stores...).Check(t.Context(), driver.CheckOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, test.want, topics(report), "%+v", report.Findings)
 				if test.found != "" {
@@ -145,18 +145,18 @@ func TestCheckOfDifferentNodes(t *testing.T) {
 func TestCheckOfNodesThatCannot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := booths(3)
-		report, err := over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		report, err := over(t, quorum.Config{LooseTokens: true}, stores...).Check(t.Context(), driver.CheckOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"note node", "note node", "note node"}, topics(report))
 		broken := errors.New("broken")
 		for i := range stores {
 			stores[i] = &examined{stores[i], driver.Report{}, fmt.Errorf("node: %w: %w: \x1b[2J%s", broken, lock.ErrUnavailable, strings.Repeat("é", 10_000))}
 		}
-		_, err = over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		_, err = over(t, quorum.Config{LooseTokens: true}, stores...).Check(t.Context(), driver.CheckOptions{})
 		require.ErrorIs(t, err, broken)
 
 		stores[0] = &examined{stores[0], driver.Report{}, nil}
-		report, err = over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+		report, err = over(t, quorum.Config{LooseTokens: true}, stores...).Check(t.Context(), driver.CheckOptions{})
 		require.NoError(t, err)
 		require.Equal(t, []string{"error answer", "error answer"}, topics(report))
 		assert.Less(t, len(report.Findings[0].Found), 500)

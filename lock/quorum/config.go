@@ -25,6 +25,11 @@ type Config struct {
 	// the nodes' clocks; see the package's documentation. Use it for locks whose tokens
 	// are never compared.
 	LooseTokens bool
+
+	// Move accepts an even number of stores, two included, as a step of a move: a fleet adds or
+	// removes one store at a time; see the package's documentation. Otherwise an even number
+	// tolerates no more failures than one store fewer, and is slower.
+	Move bool
 }
 
 // withDefaults returns c with its zero fields filled in.
@@ -41,10 +46,10 @@ func (c Config) validate(stores []driver.Store) error {
 	switch {
 	case c.NodeTimeout < 0:
 		return fmt.Errorf("quorum: NodeTimeout %v is negative; accepted are positive durations, 0 for %v", c.NodeTimeout, DefaultNodeTimeout)
-	case n < 3:
-		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more; use a single store directly", n)
-	case n%2 == 0:
-		return fmt.Errorf("quorum: %d stores tolerate as many failures as %d, and are slower; accepted are odd numbers", n, n-1)
+	case n < 3 && !(c.Move && n == 2):
+		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more, and 2 with Move; use a single store directly", n)
+	case n%2 == 0 && !c.Move:
+		return fmt.Errorf("quorum: %d stores tolerate as many failures as %d, and are slower; accepted are odd numbers, and even ones with Move", n, n-1)
 	case n > mostNodes:
 		return fmt.Errorf("quorum: %d stores are too many; accepted are up to %d", n, mostNodes)
 	}
@@ -62,12 +67,31 @@ func (c Config) validate(stores []driver.Store) error {
 		seen[store] = i
 	}
 	err := sameDatabase(stores)
+	if !c.LooseTokens {
+		err = errors.Join(err, countingByClock(stores))
+	}
 	for i, store := range stores {
 		if missing := store.Supports(driver.KindMutex); missing != nil {
 			err = errors.Join(err, fmt.Errorf("quorum: store %d: %w", i, missing))
 		}
 	}
 	return err
+}
+
+// countingByClock refuses stores of which a majority may be no [driver.Fencer]. Such a majority may
+// count by anything, as etcd does by its revision: the tokens of two majorities that share one such
+// node then do not compare. Where a Fencer is in each, its clock decides.
+func countingByClock(stores []driver.Store) error {
+	var others []int
+	for i, store := range stores {
+		if _, ok := store.(driver.Fencer); !ok {
+			others = append(others, i)
+		}
+	}
+	if len(others) <= len(stores)/2 {
+		return nil
+	}
+	return fmt.Errorf("quorum: stores %v count fencing tokens of their own, and are enough for a majority, whose tokens would not grow; accepted are fewer of them, or LooseTokens", others)
 }
 
 // database is a store whose server has several databases.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/driver/drivertest"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/backend"
 	"github.com/leasewheel/leasewheel/lock/quorum"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -23,10 +24,7 @@ func assemble(t testing.TB, c quorum.Config, clients ...redis.UniversalClient) *
 	t.Helper()
 	var nodes []driver.Store
 	for _, client := range clients {
-		node, err := redisstore.New(client, redisstore.Config{})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, node.Close()) })
-		nodes = append(nodes, node)
+		nodes = append(nodes, onRedis(t, client))
 	}
 	return over(t, c, nodes...)
 }
@@ -54,4 +52,29 @@ func inMemory(testing.TB) drivertest.Backend {
 func TestInBubble(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Suite{Kinds: []driver.Kind{driver.KindMutex}, Split: true, Backend: inMemory, Bubble: true})
+}
+
+// The nodes are of two engines: a Redis in the test's process, and memories.
+func TestMixedInBubble(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, drivertest.Suite{
+		Kinds: []driver.Kind{driver.KindMutex}, Split: true, Bubble: true,
+		Backend: func(t testing.TB) drivertest.Backend {
+			memory := func() drivertest.Backend {
+				return backend.InMemory(1, func(_ testing.TB, memories ...backend.Memory) driver.Store { return memories[0] })
+			}
+			return backend.Join(func(t testing.TB, nodes ...driver.Store) driver.Store {
+				return over(t, quorum.Config{NodeTimeout: time.Second}, nodes...)
+			}, backend.InBubble(onRedis, locktest.Start(t)), memory(), memory())
+		},
+	})
+}
+
+// onRedis returns a store on one server, which ends with t.
+func onRedis(t testing.TB, clients ...redis.UniversalClient) driver.Store {
+	t.Helper()
+	node, err := redisstore.New(clients[0], redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, node.Close()) })
+	return node
 }

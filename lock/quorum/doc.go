@@ -54,6 +54,38 @@
 // empty receives the token again with the lease. The same applies to all grants if a node
 // is no driver.Fencer, or with [Config.LooseTokens].
 //
+// # Nodes of different engines
+//
+// The nodes may be of several engines, such as two servers of Redis and one of PostgreSQL: a
+// fault of one product then stops one node. What is said above holds for the mix, with the
+// weakest node's promise where they differ: a node must not lose data, so a server of PostgreSQL
+// with synchronous_commit=off, or one of Redis without appendfsync=always, is one that may.
+//
+// Redis, PostgreSQL, files and memory count tokens alike, by their clocks in µs, and are
+// Fencers: the guarantee holds in any mix of them, and the tokens of a grant continue those
+// that a single one of them has given. The tokens of etcd are revisions, which no other server
+// can raise. With a minority of etcd nodes all tokens grow by the other nodes' clocks, as
+// described above; [New] refuses more of them, unless tokens are never compared.
+//
+// The shortest lease of the granting nodes counts: etcd rounds TTLs down to whole seconds.
+// A waiter is woken by the messages of the engines that have them; if one of the refusing nodes
+// sends none (a store that polls), it polls. A server of PostgreSQL has one vote, but two
+// databases or schemas of one server are not detected by acquisitions, only by [Store.Check].
+//
+// # Moving a fleet
+//
+// A fleet moves from one set of nodes to another without a stop by configurations of which any
+// two neighbours differ by one node: of n and n+1 nodes any two majorities share one, since
+// n/2+1 and (n+1)/2+1, rounded down, are n+2 together. [Config.Move] accepts the even numbers on the
+// way. Every process has the next configuration, and leases of the one before the last have ended,
+// before any process goes a step further. So a fleet moves from a single store to another through
+// both: a store alone, a quorum of the two, the other store alone. Two configurations that replace
+// a node may exclude nothing: of the nodes a, b, c a majority is a and c, of a, b, d it is b and
+// d. The same is true of a single store and three with it: two of the three lack it.
+//
+// The tokens of a lock continue if it is granted in each configuration. Those of a lock that
+// was not wanted in between grow by the nodes' clocks. docs/operating.md has the steps.
+//
 // # Kinds of lock
 //
 // Mutexes keep their meaning. [Store.Supports] refuses the others, which do not:
@@ -71,13 +103,13 @@ package quorum
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go.
-// Tests: votes_test.go, exclusion_test.go, token_test.go, same_server_test.go.
-// Planted: 30, 31, 64, 225, 226.
+// Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go.
+// Tests: votes_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go.
+// Planted: 30, 31, 64, 225, 226, 232, 233.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
-// Tests: store_test.go.
-// Planted: 39, 61.
+// Tests: store_test.go, move_test.go.
+// Planted: 39, 61, 234.
 //
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.

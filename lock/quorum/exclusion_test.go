@@ -41,28 +41,30 @@ type plan struct{ rest, patience, work time.Duration }
 
 const worldTTL = time.Second
 
+// trip draws the fate of one request.
+var trip = rapid.Custom(func(t *rapid.T) mishap {
+	m := mishap{}
+	switch rapid.IntRange(0, 9).Draw(t, "trip") {
+	case 0:
+		m.lost = true
+	case 1:
+		m.mute = true
+	case 2:
+		m.err = errOut
+	case 3: // arrives long after all callers have given up
+		m.there = time.Duration(rapid.IntRange(0, 3000).Draw(t, "late")) * time.Millisecond
+	case 4, 5:
+		m.there = time.Duration(rapid.IntRange(0, 150).Draw(t, "there")) * time.Millisecond
+		m.back = time.Duration(rapid.IntRange(0, 150).Draw(t, "back")) * time.Millisecond
+	}
+	return m
+})
+
 func drawWorld(t *rapid.T) *world {
 	n := rapid.SampledFrom([]int{3, 5}).Draw(t, "nodes")
 	millis := func(most int, label string) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
 	}
-	trip := rapid.Custom(func(t *rapid.T) mishap {
-		m := mishap{}
-		switch rapid.IntRange(0, 9).Draw(t, "trip") {
-		case 0:
-			m.lost = true
-		case 1:
-			m.mute = true
-		case 2:
-			m.err = errOut
-		case 3: // arrives long after all callers have given up
-			m.there = time.Duration(rapid.IntRange(0, 3000).Draw(t, "late")) * time.Millisecond
-		case 4, 5:
-			m.there = time.Duration(rapid.IntRange(0, 150).Draw(t, "there")) * time.Millisecond
-			m.back = time.Duration(rapid.IntRange(0, 150).Draw(t, "back")) * time.Millisecond
-		}
-		return m
-	})
 	w := &world{}
 	// Nodes agree on proposed tokens in some worlds, in others they do not.
 	unit := rapid.SampledFrom([]time.Duration{100 * time.Microsecond, time.Second}).Draw(t, "unit of skew")

@@ -51,9 +51,11 @@ type node struct {
 	ahead atomic.Int64
 }
 
-// New returns a store made of stores. The caller closes them, after this one. Their order
-// does not matter, but errors number the nodes by it. New refuses fewer than three, an
-// even number, the same store twice, and stores without mutexes. It sends no request.
+// New returns a store made of stores, which may be of different engines. The caller closes them,
+// after this one. Their order does not matter, but errors number the nodes by it. New refuses fewer
+// than three and an even number, unless [Config.Move] is set; the same store twice; stores
+// without mutexes; and, unless [Config.LooseTokens] is set, so many that are no [driver.Fencer]
+// that a majority may consist of them. It sends no request.
 func New(stores []driver.Store, c Config) (*Store, error) {
 	c = c.withDefaults()
 	if err := c.validate(stores); err != nil {

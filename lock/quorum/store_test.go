@@ -32,15 +32,29 @@ func TestNewRefuses(t *testing.T) {
 		"too many":          {func() []driver.Store { _, all := booths(33); return all }(), quorum.Config{}, "up to 31"},
 		"a negative time":   {stores, quorum.Config{NodeTimeout: -1}, "negative"},
 		"one without mutex": {[]driver.Store{none, stores[1], stores[2]}, quorum.Config{}, "store 0"},
+		"one, as a move":    {stores[:1], quorum.Config{Move: true}, "2 with Move"},
+		"tokens of their own": {
+			[]driver.Store{wrapped{stores[0], nil}, stores[1], wrapped{stores[2], nil}}, quorum.Config{}, "stores [0 2] count fencing tokens of their own",
+		},
 	} {
 		_, err := quorum.New(test.stores, test.config)
 		require.ErrorContains(t, err, test.says, what)
 	}
 	odd := wrapped{stores[0], []int{1}} // only its type is comparable
-	same, err := quorum.New([]driver.Store{odd, odd, stores[1]}, quorum.Config{})
-	require.NoError(t, err, "it cannot be known")
-	require.NoError(t, same.Close())
-	_, err = quorum.New([]driver.Store{none, stores[1], stores[2]}, quorum.Config{})
+	for what, accepted := range map[string]struct {
+		stores []driver.Store
+		config quorum.Config
+	}{
+		"the same twice, which cannot be known":       {[]driver.Store{odd, odd, stores[1]}, quorum.Config{LooseTokens: true}},
+		"one in three with tokens of its own":         {[]driver.Store{odd, stores[0], stores[1]}, quorum.Config{}},
+		"two in four with tokens of their own, moved": {[]driver.Store{odd, odd, stores[0], stores[1]}, quorum.Config{Move: true}},
+		"two, moved": {stores[:2], quorum.Config{Move: true}},
+	} {
+		store, err := quorum.New(accepted.stores, accepted.config)
+		require.NoError(t, err, what)
+		require.NoError(t, store.Close())
+	}
+	_, err := quorum.New([]driver.Store{none, stores[1], stores[2]}, quorum.Config{})
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 	store, err := quorum.New(stores, quorum.Config{})
 	require.NoError(t, err)
@@ -511,7 +525,7 @@ func TestFirstPeriodIsTheShortest(t *testing.T) {
 		for i, b := range all {
 			stores[i] = begun{b, time.Duration(i+1) * time.Second}
 		}
-		a, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(t.Context(), hold("me:1"))
+		a, err := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: true}, stores...).Acquire(t.Context(), hold("me:1"))
 		require.NoError(t, err)
 		require.Equal(t, driver.Granted, a.Verdict)
 		require.LessOrEqual(t, a.First, 2*time.Second, "two of three have granted it")

@@ -11,9 +11,9 @@ import (
 // Subscribe subscribes at all nodes and returns when a majority has confirmed: at least
 // one of them receives the message of every release.
 //
-// notify is called when a majority of the nodes has reported a release: an earlier
-// attempt would be refused by the nodes that the holder's release has not reached. It is
-// called a little after the first report if no majority follows.
+// notify is called when so many nodes have reported a release as the last attempt lacked for a
+// majority: an earlier attempt would be refused by the nodes that the holder's release has not
+// reached. It is called a little after the first report if too few follow.
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	if err := s.Supports(h.Kind); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	}
 	defer s.work.Done()
 	sub := &subscription{
-		store: s, name: h.Name, majority: s.majority, notify: notify,
+		store: s, name: h.Name, missing: s.majority, notify: notify,
 		reported: make([]bool, len(s.nodes)), ownReleases: make([]ownRelease, len(s.nodes)),
 	}
 	s.listeners.add(sub)
@@ -84,17 +84,29 @@ func (l *listeners) each(name string, f func(*subscription)) {
 	}
 }
 
+// lacked records how many nodes an attempt on the lock called name lacked for a majority.
+func (l *listeners) lacked(name string, nodes int) {
+	l.each(name, func(sub *subscription) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		sub.missing = nodes
+	})
+}
+
 // subscription is a waiter's subscription to a lock's releases at all nodes.
 type subscription struct {
-	store    *Store
-	name     string
-	majority int
-	notify   func(driver.Notice)
+	store  *Store
+	name   string
+	notify func(driver.Notice)
 
 	mu          sync.Mutex
 	closed      bool                  // guarded by mu
 	parts       []driver.Subscription // guarded by mu; the nodes'
 	ownReleases []ownRelease          // guarded by mu; the last of each node
+	// missing is how many nodes the last attempt on the name lacked for a majority. If clients
+	// of a single node contend, as during a move, the release at that node is all to wait for:
+	// its queue leaves the lock to others for 10 ms only. Guarded by mu.
+	missing int
 
 	// A round begins with the first message and ends after gathering. A second message of
 	// one node after the wake is another release and begins a new round. All guarded by
@@ -134,7 +146,7 @@ func (sub *subscription) resume(node int, since time.Time) {
 	}
 }
 
-// note counts a node's message, and wakes the waiter if it makes a majority. The caller
+// note counts a node's message, and wakes the waiter if no more are missing. The caller
 // holds mu.
 func (sub *subscription) note(node int) {
 	if sub.reported[node] && sub.woken {
@@ -147,7 +159,7 @@ func (sub *subscription) note(node int) {
 	if sub.count++; sub.count == 1 {
 		sub.arm()
 	}
-	if sub.count >= sub.majority {
+	if sub.count >= sub.missing {
 		sub.wake()
 	}
 }
