@@ -73,7 +73,9 @@ package etcdstore
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go.
+// Planted: 249, 250.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
 // Tests: store_test.go, lease_test.go, clock_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.
+// Planted: 247, 248, 251.

@@ -75,6 +75,7 @@ package pgstore
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go.
+// Planted: 246.
 //
 // The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
@@ -82,13 +83,17 @@ package pgstore
 //
 // How requests are sent: row.go Store.query(); deadlines by the server's clock: clock.go; errors:
 // errors.go.
-// Tests: faults_test.go.
+// Tests: faults_test.go, errors_test.go.
+// Planted: 240, 241, 245.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, suite_real_test.go.
+// Planted: 244.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
+// Planted: 243.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
+// Planted: 242.
 //
 // What a check finds: check.go. Tests: check_test.go.
 //

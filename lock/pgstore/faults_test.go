@@ -186,13 +186,19 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		released(t, store, other)
 	}
 
-	// What a write lock of an hour leaves in its row.
-	writes := hold(driver.KindWrite, "written", "client:1")
-	writes.TTL = time.Hour
-	granted(t, store, writes)
-	var state []byte
-	require.NoError(t, admin.QueryRow(t.Context(), "SELECT state FROM late.locks WHERE name = 'written'").Scan(&state))
-	released(t, store, writes)
+	// stateOf is what a lock of an hour leaves in its row, which is released again.
+	stateOf := func(kind driver.Kind, name string) (state []byte) {
+		h := hold(kind, name, "client:1")
+		h.TTL = time.Hour
+		granted(t, store, h)
+		require.NoError(t, admin.QueryRow(t.Context(), "SELECT state FROM late.locks WHERE name = $1", name).Scan(&state))
+		released(t, store, h)
+		return state
+	}
+	written := stateOf(driver.KindWrite, "written")
+	granted(t, store, hold(driver.KindRead, "shared", "client:3"))
+	shared := stateOf(driver.KindRead, "shared")
+	const takes = "UPDATE late.locks SET state = $1, rev = txid_current() WHERE name = $2"
 	for _, underWay := range []struct {
 		kind driver.Kind
 		name string
@@ -200,7 +206,8 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		args []any
 	}{
 		{driver.KindMutex, "new", "SELECT late.acquire('new', 'client:1', 1, 3600000, false, 0, 0, int8range(0, NULL))", nil},
-		{driver.KindWrite, "written", "UPDATE late.locks SET state = $1, rev = txid_current() WHERE name = 'written'", []any{state}},
+		{driver.KindWrite, "written", takes, []any{written, "written"}},
+		{driver.KindRead, "shared", takes, []any{shared, "shared"}}, // which another one has meanwhile
 	} {
 		tx, err := admin.Begin(t.Context())
 		require.NoError(t, err)
