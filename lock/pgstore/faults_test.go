@@ -134,6 +134,15 @@ func TestPoolIsExhausted(t *testing.T) {
 	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
 }
 
+// begin begins a transaction, which is rolled back if the test fails in it: the pool's end would wait.
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
 // blocked waits until so many of the schema's requests wait for a row.
 func blocked(t *testing.T, s *pgtest.Server, application string) {
 	t.Helper()
@@ -164,9 +173,8 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		h := hold(step.kind, fmt.Sprint(step), "client:1")
 		granted(t, store, h)
 		released(t, store, h)
-		tx, err := admin.Begin(t.Context())
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), "SELECT FROM late.locks WHERE name = $1 FOR UPDATE", h.Name)
+		tx := begin(t, admin)
+		_, err := tx.Exec(t.Context(), "SELECT FROM late.locks WHERE name = $1 FOR UPDATE", h.Name)
 		require.NoError(t, err)
 		answered := make(chan error, 1)
 		go func() {
@@ -209,9 +217,8 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		{driver.KindWrite, "written", takes, []any{written, "written"}},
 		{driver.KindRead, "shared", takes, []any{shared, "shared"}}, // which another one has meanwhile
 	} {
-		tx, err := admin.Begin(t.Context())
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), underWay.sql, underWay.args...)
+		tx := begin(t, admin)
+		_, err := tx.Exec(t.Context(), underWay.sql, underWay.args...)
 		require.NoError(t, err)
 		confirmed := make(chan bool, 1)
 		go func() {
@@ -334,9 +341,8 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
 		mine := hold(kind, fmt.Sprint("a", kind), "client:1")
 		granted(t, other, mine)
-		tx, err := s.Pool(t).Begin(t.Context())
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), `UPDATE under_way.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, state = NULL WHERE name = $1`, mine.Name)
+		tx := begin(t, s.Pool(t))
+		_, err := tx.Exec(t.Context(), `UPDATE under_way.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, state = NULL WHERE name = $1`, mine.Name)
 		require.NoError(t, err)
 		asked := make(chan driver.Answer, 1)
 		go func() {
