@@ -231,8 +231,9 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	}
 }
 
-// store stores the reply, for as long as the lease is held. A request that fails may have been
-// applied: then its repetition finds this very reply.
+// store stores the reply while the lease is held: after a loss the handler's context has ended,
+// and its reply may be about that. A request that fails may have been applied: then its
+// repetition finds this very reply.
 func (h *handler) store(ctx context.Context, q *request, lease *lock.Lease, r *reply) error {
 	text, err := r.encode()
 	if err != nil {

@@ -273,6 +273,23 @@ func TestLostLock(t *testing.T) {
 	})
 }
 
+// Nor is the reply stored if no other attempt has begun: the context of its handler had ended.
+func TestLostLockWithoutSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		var calls atomic.Int32
+		h := wrap(t, memory.Locker(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1) == 1 {
+				memory.DeleteAll()
+				<-r.Context().Done()
+			}
+			fmt.Fprint(w, calls.Load())
+		})
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		assert.Equal(t, "2", post(h, "k", "body").Body.String())
+	})
+}
+
 // paused is a store of replies, which calls before with each record that is to be stored.
 type paused struct {
 	idempotency.Replies
@@ -292,13 +309,13 @@ func TestPausedBeforeTheReplyIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, replies := locktest.StartMemory(t), idempotency.NewMemory()
 		var calls atomic.Int32
-		finish, paus := make(chan struct{}), paused{replies, nil, func(idempotency.Record) error { return nil }}
-		paus.before = func(next idempotency.Record) {
+		finish := make(chan struct{})
+		pausing := paused{replies, func(next idempotency.Record) {
 			if len(next.Reply) > 0 {
 				<-finish
 			}
-		}
-		first := wrap(t, memory.Locker(t, lock.Config{}), paus, idempotency.Config{}, counted(&calls))
+		}, func(idempotency.Record) error { return nil }}
+		first := wrap(t, memory.Locker(t, lock.Config{}), pausing, idempotency.Config{}, counted(&calls))
 		ended := make(chan *httptest.ResponseRecorder)
 		go func() { ended <- post(first, "k", "body") }()
 		synctest.Wait()
