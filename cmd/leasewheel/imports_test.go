@@ -98,6 +98,14 @@ var fences = map[string]fence{
 	// An election is held by a lock, on any store.
 	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 
+	// Idempotent requests need locks of any store. Replies on Redis use its store, as a delay
+	// queue does.
+	"lock/idempotency": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/idempotency/redisreplies": {
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/retry", "lock/observe", "lock", "lock/idempotency", "lock/redisstore"}, partsOfRedisstore...),
+		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
+	},
+
 	// A quorum is made of any stores.
 	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, others: []string{"golang.org/x/"}},
 }

@@ -11,14 +11,14 @@ import (
 // lead is the leadership of a candidate, if it has one, for those who are not its function.
 // The zero value has none.
 type lead struct {
-	current atomic.Pointer[reign] // nil: none
+	current atomic.Pointer[leadership] // nil: none
 	mu      sync.Mutex
 	begins  chan struct{} // closed when the next one begins; nil if none waits
 }
 
-// reign is one leadership of a candidate, from before its function is called until after it
+// leadership is one leadership of a candidate, from before its function is called until after it
 // has returned.
-type reign struct {
+type leadership struct {
 	lease *lock.Lease
 	ctx   context.Context // ends with the lease, or with the function
 }
@@ -29,7 +29,7 @@ func (l *lead) begin(lease *lock.Lease) (end func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	held := lease.Context()
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-	r := &reign{lease, ctx}
+	r := &leadership{lease, ctx}
 	l.mu.Lock()
 	l.current.Store(r)
 	if l.begins != nil {
@@ -49,7 +49,7 @@ func (l *lead) begin(lease *lock.Lease) (end func()) {
 
 // nowOrNext returns the current leadership, or nil and a channel that is closed when the next
 // one begins.
-func (l *lead) nowOrNext() (*reign, <-chan struct{}) {
+func (l *lead) nowOrNext() (*leadership, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.current.Load(); r != nil && r.ctx.Err() == nil {

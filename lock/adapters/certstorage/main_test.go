@@ -1,0 +1,9 @@
+package certstorage_test
+
+import (
+	"testing"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
+)
+
+func TestMain(m *testing.M) { testmain.Run(m) }

@@ -1,0 +1,171 @@
+package certstorage_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/adapters/certstorage"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// authority signs certificates, and counts them by name.
+type authority struct {
+	key *ecdsa.PrivateKey
+
+	mu     sync.Mutex
+	issued map[string]int
+}
+
+func newAuthority(t *testing.T) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return &authority{key: key, issued: map[string]int{}}
+}
+
+func (*authority) IssuerKey() string { return "test" }
+
+func (a *authority) Issue(_ context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	name := request.DNSNames[0]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.issued[name]++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(int64(len(a.issued))), DNSNames: request.DNSNames,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, request.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// Two servers that share certificates, and locks on a real redis-server, obtain each
+// certificate once, though eight goroutines of each want it at the same time.
+func TestTwoServersObtainOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	issuer := newAuthority(t)
+	folder := t.TempDir()
+	const names, askers = 25, 8
+	var asking sync.WaitGroup
+	for range 2 {
+		store, err := redisstore.Open(server.URL(), redisstore.Config{})
+		require.NoError(t, err)
+		defer store.Close()
+		locker, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		defer locker.Close()
+		var config *certmagic.Config
+		cache := certmagic.NewCache(certmagic.CacheOptions{
+			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
+			Logger:           zap.NewNop(),
+		})
+		defer cache.Stop()
+		config = certmagic.New(cache, certmagic.Config{
+			Storage: certstorage.New(&certmagic.FileStorage{Path: folder}, locker, lock.Options{}),
+			Issuers: []certmagic.Issuer{issuer},
+			Logger:  zap.NewNop(),
+		})
+		for i := range names {
+			for range askers {
+				asking.Go(func() { assert.NoError(t, config.ObtainCertSync(t.Context(), fmt.Sprintf("shop%d.example", i))) })
+			}
+		}
+	}
+	asking.Wait()
+	require.Len(t, issuer.issued, names)
+	for name, n := range issuer.issued {
+		require.Equal(t, 1, n, "broken promise: certificates of %s", name)
+	}
+	t.Logf("2 servers, %d requests: %d certificates, once each", 2*names*askers, len(issuer.issued))
+}
+
+// locker is what certmagic knows of a storage.
+type locker interface {
+	certmagic.Locker
+	certmagic.TryLocker
+	certmagic.LockLeaseRenewer
+}
+
+func open(t *testing.T, memory *locktest.Memory) locker {
+	return certstorage.New(&certmagic.FileStorage{Path: t.TempDir()}, memory.Locker(t, lock.Config{}), lock.Options{}).(locker)
+}
+
+// A lock is held until it is unlocked by name, however long that takes. Waiting ends with its
+// context.
+func TestLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		first, second := open(t, memory), open(t, memory)
+		require.NoError(t, first.Lock(t.Context(), "issue_cert_*.example"))
+		time.Sleep(time.Hour)
+		got, err := second.TryLock(t.Context(), "issue_cert_*.example")
+		require.NoError(t, err)
+		require.False(t, got)
+		limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, second.Lock(limited, "issue_cert_*.example"), context.DeadlineExceeded)
+		got, err = second.TryLock(t.Context(), "issue_cert_other.example")
+		require.NoError(t, err)
+		require.True(t, got, "another name")
+		require.NoError(t, second.Unlock(t.Context(), "issue_cert_other.example"))
+		require.NoError(t, first.RenewLockLease(t.Context(), "issue_cert_*.example", time.Minute))
+		require.NoError(t, first.Unlock(t.Context(), "issue_cert_*.example"))
+		require.ErrorIs(t, first.Unlock(t.Context(), "issue_cert_*.example"), lock.ErrNotHeld)
+		require.NoError(t, second.Lock(t.Context(), "issue_cert_*.example"))
+		require.NoError(t, second.Unlock(t.Context(), "issue_cert_*.example"))
+		memory.Disconnect()
+		_, err = second.TryLock(t.Context(), "any")
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		memory.Reconnect()
+	})
+}
+
+// The end of a holder whose lock was lost does not release the lock of the next one, in the
+// same process.
+func TestLostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		first, other := open(t, memory), open(t, memory)
+		require.NoError(t, first.Lock(t.Context(), "name"))
+		memory.DeleteAll()
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, first.RenewLockLease(t.Context(), "name", time.Minute), lock.ErrLost)
+		require.NoError(t, first.Lock(t.Context(), "name"), "another goroutine")
+		require.NoError(t, first.RenewLockLease(t.Context(), "name", time.Minute))
+		require.ErrorIs(t, first.Unlock(t.Context(), "name"), lock.ErrLost)
+		got, err := other.TryLock(t.Context(), "name")
+		require.NoError(t, err)
+		require.False(t, got, "broken promise: the second hold is released by the first")
+		require.NoError(t, first.Unlock(t.Context(), "name"))
+		require.ErrorIs(t, first.RenewLockLease(t.Context(), "name", time.Minute), lock.ErrLost)
+	})
+}
+
+// The data are those of the storage.
+func TestData(t *testing.T) {
+	s := certstorage.New(&certmagic.FileStorage{Path: t.TempDir()}, locktest.New(t, lock.Config{}), lock.Options{})
+	require.NoError(t, s.Store(t.Context(), "a/b", []byte("text")))
+	text, err := s.Load(t.Context(), "a/b")
+	require.NoError(t, err)
+	require.Equal(t, "text", string(text))
+}

@@ -1,0 +1,57 @@
+package adapters_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+
+	gooselock "github.com/pressly/goose/v3/lock"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+)
+
+// migrationLocker is a [gooselock.Locker], for goose.WithLocker: of several processes that
+// start, one migrates, and the others wait and find it done. It is for databases for which
+// goose has no locker of its own, and for one provider.
+//
+// A process that was frozen may go on beside its successor, for goose has no context that ends
+// with the lease. [lock.Mutex.Do] around Provider.Up has one.
+type migrationLocker struct {
+	mutex *lock.Mutex
+	lease atomic.Pointer[lock.Lease]
+}
+
+var _ gooselock.Locker = (*migrationLocker)(nil)
+
+func (m *migrationLocker) Lock(ctx context.Context, _ *sql.DB) error {
+	lease, err := m.mutex.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	m.lease.Store(lease)
+	return nil
+}
+
+func (m *migrationLocker) Unlock(ctx context.Context, _ *sql.DB) error {
+	return m.lease.Load().Unlock(ctx)
+}
+
+func Example_gooseLocker() {
+	var t locktest.Scope // instead of a server; a program: redisstore.Open and lock.New
+	defer t.End()
+	mutex := locktest.New(&t, lock.Config{}).Mutex("migrations")
+
+	// goose.NewProvider(dialect, db, files, goose.WithLocker(locker))
+	locker := &migrationLocker{mutex: mutex}
+	ctx := context.Background()
+	fmt.Println("locked:", locker.Lock(ctx, nil))
+	_, err := mutex.TryLock(ctx)
+	fmt.Println("another process:", err)
+	fmt.Println("unlocked:", locker.Unlock(ctx, nil))
+	// Output:
+	// locked: <nil>
+	// another process: lock: "migrations" not acquired: held by another owner (TTL 30s)
+	// unlocked: <nil>
+}

@@ -1,0 +1,5 @@
+//go:build !(real && unix)
+
+package adapters_test
+
+func migrateAsProcess() {}

@@ -1,0 +1,45 @@
+// Package idempotency is an HTTP middleware: a client that gets no reply repeats its request
+// with the same Idempotency-Key, and the handler's effect happens once (the IETF draft "The
+// Idempotency-Key HTTP Header Field").
+//
+//	once, err := idempotency.New(locker, idempotency.NewMemory(), idempotency.Config{})
+//	mux.Handle("POST /orders", once(orders))
+//
+// A POST or PATCH holds a lock on its key while the handler works, in whatever process it
+// arrives. The handler's reply is stored before it is sent, and answers every repetition, with
+// the header "Idempotent-Replayed: true". Other methods pass. The middleware itself answers
+//
+//	400  the key is missing or malformed, or the body cannot be read
+//	409  the first request is still in progress; repeat it later
+//	413  the body is larger than Config.MaxBody
+//	422  the key was used for another request: method, target or body differ
+//	500  the reply is larger than Config.MaxReply, or the store has no fencing tokens
+//	503  a store does not answer, or the lock was lost; repeat it later
+//
+// # What happens once
+//
+// A stored reply carries the lock's fencing token, so a process that was paused cannot store
+// its own beside its successor's. But no middleware knows what a handler has done that was
+// killed, or has lost its lock, before its reply was stored. By default the repetition calls
+// the handler again: let the effect and [Attempt.Key] be written in one transaction, or compare
+// [Attempt.Token]. With [Config.Interrupted] the handler runs once at most, and that handler
+// finds out what became of it.
+//
+// # The handler
+//
+// Its context has the values of the request's and ends with the lock, but not with the
+// connection: the client that gave up repeats the request, and gets the reply. Let
+// [lock.Options.MaxHold] bound it. The reply is held back until the handler returns; it cannot
+// be flushed or hijacked. Replies of 500 and above, and 429, are sent but not stored, since they
+// ask for a repetition; a panic stores none either. Headers of one connection, such as
+// Connection, and trailers, are dropped.
+package idempotency
+
+// Where a change goes, with its tests. A name without a folder is of this package.
+// TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
+//
+// Idempotent HTTP requests: middleware.go; the header: key.go; what is stored: record.go,
+// memory.go, lock/idempotency/redisreplies/replies.go,
+// lock/idempotency/redisreplies/swap.lua; the handler's reply: reply.go.
+// Tests: middleware_test.go, key_test.go, kill_real_test.go,
+// lock/idempotency/redisreplies/replies_test.go.

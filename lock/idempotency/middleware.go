@@ -1,0 +1,285 @@
+package idempotency
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock"
+)
+
+// Config configures [New].
+type Config struct {
+	// Scope returns whose key it is, such as the account that was authenticated: the same key of
+	// another scope is another key. Without it all clients share their keys, and one that knows
+	// another's key and request gets its reply.
+	Scope func(r *http.Request) string
+
+	// Optional lets requests without a key pass to the handler. Otherwise the answer is 400.
+	Optional bool
+
+	// Interrupted answers a request whose earlier attempt has begun and left no reply: its
+	// process was killed, it lost its lock, it panicked, or its reply was not one to store. nil
+	// is the handler itself.
+	Interrupted http.Handler
+
+	// Keep is how long a reply is stored; 24 h if 0.
+	Keep time.Duration
+
+	// MaxBody and MaxReply bound the bodies of requests and replies, in bytes; 1 MiB if 0.
+	MaxBody, MaxReply int
+
+	// Lock has the options of the lock. Its MaxHold ends a handler that hangs.
+	Lock lock.Options
+
+	// Logger gets the causes of answers of 500 and 503; none if nil.
+	Logger *slog.Logger
+}
+
+// limit bounds the requests to Replies for one HTTP request, before and after the handler.
+const limit = 5 * time.Second
+
+// Attempt is one call of a handler.
+type Attempt struct {
+	// Key is the client's, without quotes.
+	Key string
+	// Token grows with each attempt at a key.
+	Token int64
+}
+
+type attemptKey struct{}
+
+// From returns the attempt to which the context of a handler belongs.
+func From(ctx context.Context) (a Attempt, ok bool) {
+	a, ok = ctx.Value(attemptKey{}).(Attempt)
+	return a, ok
+}
+
+// New returns a middleware with locks of l, whose store must count fencing tokens. Processes
+// that share keys need the same locks and replies. The error is a value of c out of range.
+func New(l *lock.Locker, replies Replies, c Config) (middleware func(next http.Handler) http.Handler, err error) {
+	if c.Keep < 0 || c.MaxBody < 0 || c.MaxReply < 0 {
+		return nil, errors.New("idempotency: Config.Keep, MaxBody or MaxReply is negative")
+	}
+	if l == nil || replies == nil {
+		return nil, errors.New("idempotency: the locker or the replies are nil")
+	}
+	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
+	c.MaxReply = cmp.Or(c.MaxReply, 1<<20)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return func(next http.Handler) http.Handler {
+		return &handler{next: next, locker: l, replies: replies, config: c}
+	}, nil
+}
+
+type handler struct {
+	next    http.Handler
+	locker  *lock.Locker
+	replies Replies
+	config  Config
+}
+
+// request is a request with a key.
+type request struct {
+	*http.Request
+	key         string
+	name        string // of the lock, and the record
+	body        []byte
+	fingerprint []byte
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	key, err := keyOf(r.Header)
+	if errors.Is(err, errMissing) && h.config.Optional {
+		h.next.ServeHTTP(w, r)
+		return
+	} else if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.config.MaxBody)))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", h.config.MaxBody))
+			return
+		}
+		problem(w, http.StatusBadRequest, "the body cannot be read")
+		return
+	}
+	scope := ""
+	if h.config.Scope != nil {
+		scope = h.config.Scope(r)
+	}
+	name := hash([]byte(scope), []byte(key))
+	q := &request{r, key, hex.EncodeToString(name), body, hash([]byte(r.Method), []byte(r.URL.RequestURI()), body)}
+
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	record, err := h.replies.Load(ctx, q.name)
+	cancel()
+	if err != nil {
+		h.unavailable(w, q, err)
+		return
+	}
+	if h.known(w, q, record) {
+		return
+	}
+	lease, err := h.locker.Mutex("idempotency:" + q.name).With(h.config.Lock).TryLock(r.Context())
+	switch {
+	case errors.Is(err, lock.ErrNotAcquired):
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key is in progress")
+	case err != nil:
+		h.unavailable(w, q, err)
+	default:
+		h.hold(w, q, lease)
+	}
+}
+
+// hash returns the hash of parts, each with its length.
+func hash(parts ...[]byte) []byte {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:", len(part))
+		sum.Write(part)
+	}
+	return sum.Sum(nil)
+}
+
+// known answers the request if its record does.
+func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
+	switch {
+	case r.Token == 0:
+		return false
+	case !bytes.Equal(r.Fingerprint, q.fingerprint):
+		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
+		return true
+	case len(r.Reply) == 0:
+		return false
+	}
+	stored, err := decodeReply(r.Reply)
+	if err != nil {
+		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", err)
+		problem(w, http.StatusInternalServerError, "the stored reply is damaged")
+		return true
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	stored.send(w)
+	return true
+}
+
+// hold calls the handler under the lock.
+func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
+	detached := context.WithoutCancel(q.Context())
+	defer lease.Unlock(detached) //nolint:errcheck // the locker repeats a release that fails
+	begun := Record{Token: lease.Token(), Fingerprint: q.fingerprint}
+	if begun.Token == 0 {
+		h.config.Logger.Error("idempotency: the store of the locks counts no fencing tokens")
+		problem(w, http.StatusInternalServerError, "requests with an Idempotency-Key cannot be served")
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), limit)
+	previous, err := h.replies.Swap(ctx, q.name, begun, h.config.Keep)
+	cancel()
+	switch {
+	case err != nil:
+		h.unavailable(w, q, err)
+		return
+	case h.known(w, q, previous):
+		return
+	case !previous.Yields(begun):
+		h.unavailable(w, q, lock.ErrLost)
+		return
+	}
+
+	next := h.next
+	if previous.Token != 0 && h.config.Interrupted != nil {
+		next = h.config.Interrupted
+	}
+	inner := q.WithContext(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}))
+	inner.Body = io.NopCloser(bytes.NewReader(q.body))
+	inner.ContentLength = int64(len(q.body))
+	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
+	next.ServeHTTP(answer, inner)
+	answer.finish()
+
+	switch {
+	case answer.large:
+		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errLarge)
+		problem(w, http.StatusInternalServerError, "the reply is too large")
+	case !answer.repeatable():
+		answer.send(w)
+	default:
+		if err := h.store(detached, q, lease, answer); err != nil {
+			h.unavailable(w, q, err)
+			return
+		}
+		answer.send(w)
+	}
+}
+
+// store stores the reply while the lease is held: after a loss the handler's context has ended,
+// and its reply may be about that. A request that fails may have been applied: then its
+// repetition finds this very reply.
+func (h *handler) store(ctx context.Context, q *request, lease *lock.Lease, r *reply) error {
+	text, err := r.encode()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := Record{lease.Token(), q.fingerprint, text}
+	for {
+		if err := lease.Err(); err != nil {
+			return err
+		}
+		previous, err := h.replies.Swap(ctx, q.name, done, h.config.Keep)
+		switch {
+		case err == nil && previous.Token == done.Token && (len(previous.Reply) == 0 || bytes.Equal(previous.Reply, done.Reply)):
+			return nil
+		case err == nil:
+			return lock.ErrLost // or the record of this attempt was dropped
+		}
+		pause := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}
+
+// unavailable asks for a repetition.
+func (h *handler) unavailable(w http.ResponseWriter, q *request, err error) {
+	h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", err)
+	w.Header().Set("Retry-After", "1")
+	problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
+}
+
+// problem answers by RFC 9457.
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	document := struct {
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{http.StatusText(status), status, detail}
+	if text, err := json.Marshal(document); err == nil {
+		_, _ = w.Write(text)
+	}
+}

@@ -1,0 +1,401 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/idempotency"
+	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// wrap returns h behind the middleware.
+func wrap(t *testing.T, l *lock.Locker, replies idempotency.Replies, c idempotency.Config, h http.HandlerFunc) http.Handler {
+	t.Helper()
+	once, err := idempotency.New(l, replies, c)
+	require.NoError(t, err)
+	return once(h)
+}
+
+// post sends a request with a key, unless it is "".
+func post(h http.Handler, key, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/orders?shop=7", strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	for _, f := range change {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// counted returns a handler that counts its calls and replies with the number.
+func counted(calls *atomic.Int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, calls.Add(1)) }
+}
+
+// A repetition gets the stored reply, whole, without another call of the handler.
+func TestRepetition(t *testing.T) {
+	var calls int
+	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		attempt, ok := idempotency.From(r.Context())
+		assert.True(t, ok)
+		assert.Contains(t, attempt.Key, "order ")
+		assert.Positive(t, attempt.Token)
+		w.Header().Set("Location", "/orders/1")
+		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
+		w.Header().Set("Connection", "close, X-Hop")
+		w.Header().Set("X-Hop", "1")
+		w.Header().Set(http.TrailerPrefix+"Sum", "1")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusCreated)
+		w.Header().Set("Late", "1")
+		fmt.Fprintf(w, "%d: %s", calls, body)
+		assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
+	})
+	first := post(h, `"order 7"`, "two books")
+	again := post(h, `"order 7"`, "two books")
+	for _, w := range []*httptest.ResponseRecorder{first, again} {
+		assert.Equal(t, http.StatusCreated, w.Code)
+		assert.Equal(t, "1: two books", w.Body.String())
+		assert.Equal(t, "/orders/1", w.Header().Get("Location"))
+		assert.Equal(t, []string{"a=1", "b=2"}, w.Header().Values("Set-Cookie"))
+		for _, dropped := range []string{"Connection", "X-Hop", http.TrailerPrefix + "Sum", "Late"} {
+			assert.NotContains(t, w.Header(), dropped)
+		}
+	}
+	assert.Empty(t, first.Header().Get("Idempotent-Replayed"))
+	assert.Equal(t, "true", again.Header().Get("Idempotent-Replayed"))
+	assert.Equal(t, "2: two books", post(h, `"order 8"`, "two books").Body.String(), "another key")
+}
+
+// Requests that are not repetitions are refused, with a problem document.
+func TestRefusals(t *testing.T) {
+	var calls atomic.Int32
+	l := locktest.New(t, lock.Config{})
+	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{MaxBody: 100}, counted(&calls))
+	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
+	broken := func(r *http.Request) { r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), brokenBody{})) }
+	for name, test := range map[string]struct {
+		key, body string
+		change    func(*http.Request)
+		want      int
+	}{
+		"Missing":     {"", "body", nil, http.StatusBadRequest},
+		"Malformed":   {`"a`, "body", nil, http.StatusBadRequest},
+		"Twice":       {"k", "body", func(r *http.Request) { r.Header.Add("Idempotency-Key", "l") }, http.StatusBadRequest},
+		"BrokenBody":  {"x", "", broken, http.StatusBadRequest},
+		"LargeBody":   {"x", strings.Repeat("x", 101), nil, http.StatusRequestEntityTooLarge},
+		"OtherBody":   {"k", "other", nil, http.StatusUnprocessableEntity},
+		"OtherTarget": {"k", "body", func(r *http.Request) { r.URL.RawQuery = "shop=8" }, http.StatusUnprocessableEntity},
+		"OtherMethod": {"k", "body", func(r *http.Request) { r.Method = http.MethodPatch }, http.StatusUnprocessableEntity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := test.change
+			if change == nil {
+				change = func(*http.Request) {}
+			}
+			w := post(h, test.key, test.body, change)
+			assert.Equal(t, test.want, w.Code)
+			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, test.want))
+		})
+	}
+	require.EqualValues(t, 1, calls.Load())
+
+	get := httptest.NewRecorder()
+	h.ServeHTTP(get, httptest.NewRequest(http.MethodGet, "/orders", nil))
+	require.Equal(t, "2", get.Body.String(), "other methods pass")
+	optional := wrap(t, l, idempotency.NewMemory(), idempotency.Config{Optional: true}, counted(&calls))
+	require.Equal(t, "3", post(optional, "", "body").Body.String())
+	require.Equal(t, http.StatusBadRequest, post(optional, `"a`, "body").Code)
+	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}} {
+		_, err := idempotency.New(l, idempotency.NewMemory(), c)
+		require.Error(t, err)
+	}
+	_, err := idempotency.New(nil, idempotency.NewMemory(), idempotency.Config{})
+	require.Error(t, err)
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// A second request is refused while the first is in progress, in another process, too, and the
+// client's end does not end the first.
+func TestInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, replies := locktest.StartMemory(t), idempotency.NewMemory()
+		var calls atomic.Int32
+		working := func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Hour)
+			assert.NoError(t, r.Context().Err())
+			assert.Equal(t, "value", r.Context().Value(key{}))
+			counted(&calls)(w, r)
+		}
+		first := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, working)
+		second := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, working)
+		ctx, leave := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		ended := make(chan *httptest.ResponseRecorder)
+		go func() {
+			ended <- post(first, "k", "body", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		}()
+		time.Sleep(time.Minute)
+		leave()
+		w := post(second, "k", "body")
+		assert.Equal(t, http.StatusConflict, w.Code)
+		assert.Equal(t, "1", w.Header().Get("Retry-After"))
+		assert.Equal(t, http.StatusUnprocessableEntity, post(second, "k", "other").Code)
+		assert.Equal(t, "1", (<-ended).Body.String())
+		assert.Equal(t, "1", post(second, "k", "body").Body.String())
+		assert.EqualValues(t, 1, calls.Load())
+	})
+}
+
+type key struct{}
+
+// Of many requests at a time, in several processes, one is carried out.
+func TestManyAtATime(t *testing.T) {
+	memory, replies := locktest.StartMemory(t), idempotency.NewMemory()
+	var calls atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		h := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, counted(&calls))
+		for range 50 {
+			all.Go(func() {
+				for w := post(h, "k", "body"); ; w = post(h, "k", "body") {
+					if w.Code == http.StatusOK {
+						assert.Equal(t, "1", w.Body.String())
+						return
+					}
+					assert.Equal(t, http.StatusConflict, w.Code)
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.EqualValues(t, 1, calls.Load())
+}
+
+// An attempt without a stored reply is followed by another, which Interrupted can take on.
+func TestInterruptedAttempts(t *testing.T) {
+	for name, first := range map[string]http.HandlerFunc{
+		"Panics":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"Fails":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+		"IsTooMany": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"IsTooLarge": func(w http.ResponseWriter, _ *http.Request) {
+			_, err := io.WriteString(w, strings.Repeat("x", 101))
+			assert.Error(t, err)
+		},
+	} {
+		for _, interrupted := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, interrupted), func(t *testing.T) {
+				calls, recovered := 0, 0
+				c := idempotency.Config{MaxReply: 100}
+				if interrupted {
+					c.Interrupted = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						recovered++
+						w.WriteHeader(http.StatusAccepted)
+					})
+				}
+				h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, func(w http.ResponseWriter, r *http.Request) {
+					if calls++; calls == 1 {
+						first(w, r)
+						return
+					}
+					w.WriteHeader(http.StatusAccepted)
+				})
+				func() {
+					defer func() { _ = recover() }()
+					assert.GreaterOrEqual(t, post(h, "k", "body").Code, 400)
+				}()
+				assert.Equal(t, http.StatusUnprocessableEntity, post(h, "k", "other").Code, "the same key is another request's")
+				for range 2 {
+					assert.Equal(t, http.StatusAccepted, post(h, "k", "body").Code)
+				}
+				want := [2]int{2, 0}
+				if interrupted {
+					want = [2]int{1, 1}
+				}
+				assert.Equal(t, want, [2]int{calls, recovered})
+			})
+		}
+	}
+}
+
+// A handler whose lock is lost has its context ended. Its reply is neither sent nor stored, even
+// if it is late: the next attempt's is.
+func TestLostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, replies := locktest.StartMemory(t), idempotency.NewMemory()
+		var calls atomic.Int32
+		finish := make(chan struct{})
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			n := calls.Add(1)
+			if n == 1 {
+				<-r.Context().Done()
+				assert.ErrorIs(t, context.Cause(r.Context()), lock.ErrLost)
+				<-finish
+			}
+			fmt.Fprint(w, n)
+		}
+		h := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, handler)
+		ended := make(chan *httptest.ResponseRecorder)
+		go func() { ended <- post(h, "k", "body") }()
+		synctest.Wait()
+		memory.DeleteAll()
+		time.Sleep(time.Minute)
+		other := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, handler)
+		assert.Equal(t, "2", post(other, "k", "body").Body.String())
+		close(finish)
+		w := <-ended
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Equal(t, "2", post(h, "k", "body").Body.String())
+	})
+}
+
+// Nor is the reply stored if no other attempt has begun: the context of its handler had ended.
+func TestLostLockWithoutSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		var calls atomic.Int32
+		h := wrap(t, memory.Locker(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1) == 1 {
+				memory.DeleteAll()
+				<-r.Context().Done()
+			}
+			fmt.Fprint(w, calls.Load())
+		})
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		assert.Equal(t, "2", post(h, "k", "body").Body.String())
+	})
+}
+
+// paused is a store of replies, which calls before with each record that is to be stored.
+type paused struct {
+	idempotency.Replies
+	before func(idempotency.Record)
+	after  func(idempotency.Record) error
+}
+
+func (p paused) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	p.before(next)
+	previous, err := p.Replies.Swap(ctx, key, next, keep)
+	return previous, errors.Join(err, p.after(next))
+}
+
+// A process that is paused as it stores its reply, until the lock has another holder, does not
+// store it: the fencing token refuses it.
+func TestPausedBeforeTheReplyIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, replies := locktest.StartMemory(t), idempotency.NewMemory()
+		var calls atomic.Int32
+		finish := make(chan struct{})
+		pausing := paused{replies, func(next idempotency.Record) {
+			if len(next.Reply) > 0 {
+				<-finish
+			}
+		}, func(idempotency.Record) error { return nil }}
+		first := wrap(t, memory.Locker(t, lock.Config{}), pausing, idempotency.Config{}, counted(&calls))
+		ended := make(chan *httptest.ResponseRecorder)
+		go func() { ended <- post(first, "k", "body") }()
+		synctest.Wait()
+		memory.DeleteAll()
+		block := make(chan struct{})
+		second := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			<-block
+			counted(&calls)(w, r)
+		})
+		go func() { ended <- post(second, "k", "body") }()
+		synctest.Wait()
+		close(finish) // beside the second, which is at work
+		require.Equal(t, http.StatusServiceUnavailable, (<-ended).Code)
+		close(block)
+		require.Equal(t, "2", (<-ended).Body.String())
+		require.Equal(t, "2", post(first, "k", "body").Body.String())
+	})
+}
+
+// A reply whose storing failed, but was carried out, is found by the repeated request. One that
+// cannot be stored is not sent.
+func TestRepliesDoNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := 0
+		unanswered := paused{idempotency.NewMemory(), func(idempotency.Record) {}, func(next idempotency.Record) error {
+			if len(next.Reply) > 0 && fails > 0 {
+				fails--
+				return lock.ErrUnavailable
+			}
+			return nil
+		}}
+		var calls atomic.Int32
+		h := wrap(t, locktest.New(t, lock.Config{}), unanswered, idempotency.Config{}, counted(&calls))
+		fails = 3
+		assert.Equal(t, "1", post(h, "a", "body").Body.String())
+		fails = 1000
+		w := post(h, "b", "body")
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Equal(t, "1", w.Header().Get("Retry-After"))
+		assert.Equal(t, "2", post(h, "b", "body").Body.String(), "it was stored, though no answer was received")
+		assert.EqualValues(t, 2, calls.Load())
+
+		memory := locktest.StartMemory(t)
+		h = wrap(t, memory.Locker(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, counted(&calls))
+		memory.Disconnect()
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		memory.Reconnect()
+		assert.EqualValues(t, 2, calls.Load())
+	})
+}
+
+// The same key of another account is another key, and a reply is kept for its time.
+func TestScopeAndKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		c := idempotency.Config{Keep: time.Hour, Scope: func(r *http.Request) string { return r.Header.Get("Account") }}
+		h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, counted(&calls))
+		as := func(account string) func(*http.Request) {
+			return func(r *http.Request) { r.Header.Set("Account", account) }
+		}
+		assert.Equal(t, "1", post(h, "k", "body", as("ann")).Body.String())
+		assert.Equal(t, "2", post(h, "k", "body", as("bob")).Body.String())
+		time.Sleep(59 * time.Minute)
+		assert.Equal(t, "1", post(h, "k", "body", as("ann")).Body.String())
+		time.Sleep(time.Minute)
+		assert.Equal(t, "3", post(h, "k", "body", as("ann")).Body.String())
+	})
+}
+
+// Without fencing tokens a paused process could store its reply: the middleware refuses.
+func TestLocksWithoutTokens(t *testing.T) {
+	server := locktest.Start(t)
+	store, err := redisstore.New(server.Client(t), redisstore.Config{Format: redisstore.FormatPlain})
+	require.NoError(t, err)
+	defer store.Close()
+	l, err := lock.New(store, lock.Config{})
+	require.NoError(t, err)
+	defer l.Close()
+	var calls atomic.Int32
+	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{}, counted(&calls))
+	require.Equal(t, http.StatusInternalServerError, post(h, "k", "body").Code)
+	require.Zero(t, calls.Load())
+}

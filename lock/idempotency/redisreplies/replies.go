@@ -1,0 +1,73 @@
+// Package redisreplies stores the replies of package idempotency on Redis, beside the locks:
+//
+//	store, err := redisstore.Open(url, redisstore.Config{})
+//	locker, err := lock.New(store, lock.Config{})
+//	once, err := idempotency.New(locker, redisreplies.New(store, "idempotency:"), idempotency.Config{})
+//
+// Each record is a hash with an expiry. Its Redis user needs the commands hmget, hset and
+// pexpire, and evalsha and eval, on the keys that begin with the prefix. Redis that evicts keys,
+// or a failover that loses the last writes, loses replies as well: then the handler runs again.
+package redisreplies
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/idempotency"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+var (
+	loadScript = redisstore.NewScript(files, "load.lua")
+	swapScript = redisstore.NewScript(files, "swap.lua")
+)
+
+// New returns replies on the server of s, in keys that begin with prefix. It is not the prefix
+// of the store, which is for locks.
+func New(s *redisstore.Store, prefix string) idempotency.Replies { return &replies{s, prefix} }
+
+type replies struct {
+	store  *redisstore.Store
+	prefix string
+}
+
+func (r *replies) Load(ctx context.Context, key string) (idempotency.Record, error) {
+	return recordOf(r.store.Run(ctx, loadScript, []string{r.prefix + key}))
+}
+
+func (r *replies) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	return recordOf(r.store.Run(ctx, swapScript, []string{r.prefix + key}, next.Token, next.Fingerprint, next.Reply, max(keep.Milliseconds(), 1)))
+}
+
+var errForeign = errors.New("redisreplies: the key has no record")
+
+// recordOf returns the record of a script's reply.
+func recordOf(answer any, err error) (idempotency.Record, error) {
+	if err != nil {
+		return idempotency.Record{}, fmt.Errorf("redisreplies: %w", err)
+	}
+	list, _ := answer.([]any)
+	if len(list) != 3 {
+		return idempotency.Record{}, errForeign
+	}
+	var texts [3]string
+	for i, item := range list {
+		text, ok := item.(string)
+		if !ok {
+			return idempotency.Record{}, errForeign
+		}
+		texts[i] = text
+	}
+	token, err := strconv.ParseInt(texts[0], 10, 64)
+	if err != nil {
+		return idempotency.Record{}, errForeign
+	}
+	return idempotency.Record{Token: token, Fingerprint: []byte(texts[1]), Reply: []byte(texts[2])}, nil
+}
