@@ -11,14 +11,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 || os.Args[1] == "road" && len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: house root [package ...], or house road root redis-server")
+	if len(os.Args) < 2 || os.Args[1] == "road" && len(os.Args) != 4 || os.Args[1] == "tests" && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: house root [package ...], house road root redis-server, or house tests root")
 		os.Exit(2)
 	}
 	var err error
-	if os.Args[1] == "road" {
+	switch os.Args[1] {
+	case "road":
 		err = printRoads(os.Stdout, os.Args[2], os.Args[3])
-	} else {
+	case "tests":
+		err = printTests(os.Stdout, os.Args[2])
+	default:
 		err = run(os.Stdout, os.Args[1], os.Args[2:])
 	}
 	if err != nil {
