@@ -43,29 +43,6 @@ var formats = [...]format{
 	}, func(r request) *transport.Call { return plainCall(r.at, r.publish, true) }},
 }
 
-// kinds are the kinds of lock in Redisson's format.
-var kinds = []*kind{
-	driver.KindMutex: &mutex,
-	driver.KindFair:  &fair,
-	driver.KindRead:  &read,
-	driver.KindWrite: &write,
-
-	driver.KindSemaphore: &semaphore,
-	driver.KindPermit:    &permit,
-	driver.KindLatch:     &latch,
-}
-
-// kind returns a kind of lock in the format.
-func (f *format) kind(k driver.Kind) (*kind, error) {
-	switch {
-	case int(k) >= len(kinds):
-		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, k, driver.ErrNotDone)
-	case int(k) >= len(f.kinds):
-		return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
-	}
-	return f.kinds[k], nil
-}
-
 func (f Format) String() string {
 	if int(f) < len(formats) {
 		return formats[f].name
