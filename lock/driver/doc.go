@@ -51,7 +51,7 @@ package driver
 //
 // A new kind of lock: kind.go kinds (at the end), fields of hold.go Hold if it asks for more;
 // lock/kind.go kinds, a handle such as lock/fair.go; lock/internal/machine/state.go kinds, a
-// file with its steps such as lock/internal/machine/fair.go; lock/redisstore/kind.go kinds, a
+// file with its steps such as lock/internal/machine/fair.go; lock/redisstore/format.go kinds, a
 // Go file with its row such as lock/redisstore/fair.go fair and its scripts such as
 // lock/redisstore/internal/lua/fair_acquire.lua. If inspection knows it by a key of its own:
 // lock/redisstore/inspect.go lockKeys(), lock/redisstore/internal/lua/inspect_lock.lua. For a

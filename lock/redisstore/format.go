@@ -43,6 +43,18 @@ var formats = [...]format{
 	}, func(r request) *transport.Call { return plainCall(r.at, r.publish, true) }},
 }
 
+// kinds are the kinds of lock in Redisson's format.
+var kinds = []*kind{
+	driver.KindMutex: &mutex,
+	driver.KindFair:  &fair,
+	driver.KindRead:  &read,
+	driver.KindWrite: &write,
+
+	driver.KindSemaphore: &semaphore,
+	driver.KindPermit:    &permit,
+	driver.KindLatch:     &latch,
+}
+
 func (f Format) String() string {
 	if int(f) < len(formats) {
 		return formats[f].name

@@ -38,18 +38,6 @@ type kind struct {
 	rights rights
 }
 
-// kinds are the kinds of lock in Redisson's format.
-var kinds = []*kind{
-	driver.KindMutex: &mutex,
-	driver.KindFair:  &fair,
-	driver.KindRead:  &read,
-	driver.KindWrite: &write,
-
-	driver.KindSemaphore: &semaphore,
-	driver.KindPermit:    &permit,
-	driver.KindLatch:     &latch,
-}
-
 // kind returns a kind of lock in the store's format.
 func (s *Store) kind(as driver.Kind) (*kind, error) {
 	switch {
