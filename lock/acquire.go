@@ -159,7 +159,7 @@ func (a *acquisition) acquire(ctx context.Context) (grant, error) {
 	if err == nil && !g.At.IsZero() {
 		a.enqueued = g
 	}
-	if err == nil && (g.Verdict == driver.Granted || !g.At.IsZero() || a.hold.Queue.Keep > 0) { // granted, or enqueued
+	if err == nil && (!g.At.IsZero() || a.hold.Queue.Keep > 0) { // the store has enqueued it
 		a.locker.announcer.begin()
 	}
 	return g, err
@@ -200,7 +200,7 @@ func (l *Locker) accept(a *acquisition, r result) error {
 	return fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 }
 
-// newLease makes the lease of a grant.
+// newLease makes the lease of a grant, and announces the client.
 func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	if g.lease != nil {
 		return g.lease, nil
@@ -208,8 +208,10 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	lease, err := l.watch(a, g)
 	if err != nil {
 		l.giveBack(a, g)
+		return nil, err
 	}
-	return lease, err
+	l.announcer.begin()
+	return lease, nil
 }
 
 // giveBack releases a grant of which no lease was made, in the background.

@@ -63,7 +63,11 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 // of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
 func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
-	return s.messages.subscribe(ctx, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
+	publish, err := s.messages.publishing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.messages.subscribe(ctx, publish, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:

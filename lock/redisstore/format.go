@@ -55,17 +55,6 @@ var kinds = []*kind{
 	driver.KindLatch:     &latch,
 }
 
-// kind returns a kind of lock in the format.
-func (f *format) kind(k driver.Kind) (*kind, error) {
-	switch {
-	case int(k) >= len(kinds):
-		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, k, driver.ErrNotDone)
-	case int(k) >= len(f.kinds):
-		return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, k, FormatRedisson, driver.ErrNotDone)
-	}
-	return f.kinds[k], nil
-}
-
 func (f Format) String() string {
 	if int(f) < len(formats) {
 		return formats[f].name

@@ -110,6 +110,16 @@ func channelKey(at key) key { return derive(channelPrefix, at) }
 
 func tokenKey(at key) key { return derive(tokenPrefix, at) }
 
+func waitQueueKey(at key) key { return derive(waitQueuePrefix, at) }
+
+// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
+// clients, which are notified of releases, or is left to their peers, which poll.
+func yieldKey(at key) key { return derive(yieldPrefix, at) }
+
+// waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
+// ":" and a client's id it is the channel of that client's grants.
+func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
+
 const (
 	channelPrefix   = "redisson_lock__channel"
 	tokenPrefix     = "redisson_lock_token" //nolint:gosec // no credential

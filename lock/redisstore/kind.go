@@ -38,6 +38,17 @@ type kind struct {
 	rights rights
 }
 
+// kind returns a kind of lock in the store's format.
+func (s *Store) kind(as driver.Kind) (*kind, error) {
+	switch {
+	case int(as) >= len(kinds):
+		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, as, driver.ErrNotDone)
+	case int(as) >= len(s.format.kinds):
+		return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, as, FormatRedisson, driver.ErrNotDone)
+	}
+	return s.format.kinds[as], nil
+}
+
 // request is what a kind makes a call from. A hold has the lock's name, which the server
 // does not know: there the lock is at a key.
 type request struct {
@@ -50,7 +61,7 @@ type request struct {
 
 // request returns a request for a lock, and its kind.
 func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r request, k *kind, err error) {
-	if k, err = s.format.kind(as); err != nil {
+	if k, err = s.kind(as); err != nil {
 		return r, nil, err
 	}
 	r.store = s
@@ -72,7 +83,7 @@ func newCall(sc *transport.Script, keys []key, args ...any) *transport.Call {
 
 // Supports returns an error for a kind of lock that the store does not keep.
 func (s *Store) Supports(k driver.Kind) error {
-	_, err := s.format.kind(k)
+	_, err := s.kind(k)
 	return err
 }
 
@@ -148,7 +159,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	s.transport.RunEach(ctx, len(items), func(i int, join func(*transport.Script, string) *transport.Call) {
 		lease := &items[i]
 		as, _, ok := driver.ParseRef(lease.Ref) // by default a mutex
-		k, err := s.format.kind(as)
+		k, err := s.kind(as)
 		switch {
 		case !ok:
 			err = fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", lease.Ref)

@@ -26,12 +26,13 @@ var (
 // grants the lock to the first of them, on a channel of its own.
 var mutex = kind{
 	handlers: func(r request) []handler {
+		waiting := waitChannel(r.at)
 		return []handler{
 			// The channel of all leasewheel clients is first: a client that subscribes to
 			// Redisson's channel without it counts as one of Redisson's.
-			{waitChannel(r.at), ignore},
+			{waiting, ignore},
 			{channelKey(r.at), askAgain},
-			{waitChannel(r.at) + ":" + key(driver.ClientOf(r.Owner)), r.store.secrets.parseGrant},
+			{waiting + ":" + key(driver.ClientOf(r.Owner)), r.store.secrets.parseGrant},
 		}
 	},
 	acquire: acquireMutex,
@@ -58,12 +59,6 @@ func mutexReaches(of subject) (keys, channels []key) {
 	}
 	return keys, []key{channelKey(of.at), waitChannel(of.at), waitChannel(of.at) + ":" + of.client}
 }
-
-func waitQueueKey(at key) key { return derive(waitQueuePrefix, at) }
-
-// waitChannel is the channel to which all waiting clients of leasewheel subscribe. With
-// ":" and a client's id it is the channel of that client's grants.
-func waitChannel(at key) key { return derive("leasewheel_lock__channel", at) }
 
 // ignore is the parser for a channel without messages.
 func ignore(string) (n driver.Notice, ok bool) { return n, false }

@@ -60,7 +60,3 @@ var (
 	plainAcquirePrefixes = []string{yieldPrefix, tokenPrefix} // the latter for locks with tokens
 	plainReleasePrefixes = []string{channelPrefix, yieldPrefix}
 )
-
-// yieldKey is the key of the yield state: whether a free lock goes to leasewheel's
-// clients, which are notified of releases, or is left to their peers, which poll.
-func yieldKey(at key) key { return derive(yieldPrefix, at) }

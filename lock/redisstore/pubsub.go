@@ -98,7 +98,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		return nil, err
 	}
 	r.Hold = h
-	return s.messages.subscribe(ctx, k.handlers(r), notify)
+	return s.messages.subscribe(ctx, r.publish, k.handlers(r), notify)
 }
 
 // messages are the subscriptions of a store, and how its releases are published.
@@ -121,12 +121,8 @@ func newMessages(client redis.UniversalClient, mode PubSub, t *transport.Transpo
 }
 
 // subscribe subscribes to channels of the kind, or kinds, of pub/sub on which they are
-// published.
-func (m *messages) subscribe(ctx context.Context, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
-	publish, err := m.publishing(ctx)
-	if err != nil {
-		return nil, err
-	}
+// published, see publishing.
+func (m *messages) subscribe(ctx context.Context, publish string, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	var all []pubsub.Handler
 	for _, h := range handlers {
 		one := pubsub.Handler{Channel: pubsub.Channel{Name: string(h.channel), Sharded: publish != publishPlain}, Parse: h.parse}

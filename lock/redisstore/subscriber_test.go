@@ -125,9 +125,10 @@ func TestMoversDoNotMultiply(t *testing.T) { //nolint:paralleltest // it counts 
 	})
 }
 
-// A waiter may give up while its channel moves to a new connection that is still being
-// made. It leaves no subscription behind. A subscription left on Redisson's channel looks
-// like a client that does not enter the wait queue, to which every other hand-over goes.
+// A waiter may give up while its channels wait for a connection that is still being made, new
+// ones and those of a broken connection. It leaves no subscription behind. A subscription left
+// on Redisson's channel looks like a client that does not enter the wait queue, to which every
+// other hand-over goes.
 func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
 	server, wire, admin := startProxied(t)
@@ -147,6 +148,10 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return strings.Contains(admin.ClientList(t.Context()).Val(), " cmd=NULL ")
 		}, time.Minute, time.Millisecond, "the channels, which move, wait for the connection")
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err = store.Subscribe(short, &driver.Hold{Name: "short"}, func(driver.Notice) {}) // these channels wait, too
+		cancel()
+		require.Error(t, err)
 		gone.Close()
 		wire.Heal()
 		fresh, err := listen("fresh")
