@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
+
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -307,9 +309,9 @@ func TestUsageBlocks(t *testing.T) {
 // arguments, and returns it.
 func checkFlags(t *testing.T, document, line string) *cobra.Command {
 	t.Helper()
-	root := newRootCommand()
-	root.InitDefaultCompletionCmd()
-	command, rest, err := root.Find(strings.Fields(line)[1:])
+	tree := root.NewCommand()
+	tree.InitDefaultCompletionCmd()
+	command, rest, err := tree.Find(strings.Fields(line)[1:])
 	if !assert.NoError(t, err, "%s: %s", document, line) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 )
 
 // requestsTake, set in the environment, is the limit of the requests of processes that the tests
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		connect.LogTo = func(*slog.Logger) {}
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	}
-	commandtest.Main(m, newRootCommand, inTests, func() {
+	commandtest.Main(m, root.NewCommand, inTests, func() {
 		if limit, err := time.ParseDuration(os.Getenv(requestsTake)); err == nil {
 			connect.RequestTimeout, connect.ProbeTimeout = limit, limit
 		}

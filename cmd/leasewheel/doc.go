@@ -15,6 +15,10 @@ package main
 // Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
 // Planted: 148, 154.
 //
+// Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
+// cmd/leasewheel/engines/leasewheel/postgres.go, of a module of its own.
+// Tests: cmd/leasewheel/engines/leasewheel/command_test.go.
+//
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
 // docs/watch.schema.json.
@@ -37,9 +41,10 @@ package main
 // Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
 // Planted: 97.
 //
-// Help, completion, man pages, exit codes: root.go, help.go, completion.go,
+// Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
+// cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
 // cmd/leasewheel/internal/exit/exit.go.
-// Tests: root_test.go, completion_test.go, man_test.go.
+// Tests: root_test.go, completion_test.go, man_test.go, cmd/leasewheel/internal/root/completion_test.go.
 // Planted: 153.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.

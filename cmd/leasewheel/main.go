@@ -7,8 +7,9 @@ import (
 	"os"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 )
 
 func main() {
-	os.Exit(exit.Execute(newRootCommand(), os.Args[1:], os.Stderr))
+	os.Exit(exit.Execute(root.NewCommand(), os.Args[1:], os.Stderr))
 }

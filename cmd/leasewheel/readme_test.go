@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 )
 
 func readme(t *testing.T) string {
@@ -25,7 +26,7 @@ func readme(t *testing.T) string {
 func TestReadmeNamesTheCommands(t *testing.T) {
 	text := readme(t)
 	overview := regexp.MustCompile(`(?m)^leasewheel [a-z]+`).FindAllString(text, -1)
-	for _, command := range newRootCommand().Commands() {
+	for _, command := range root.NewCommand().Commands() {
 		if !command.Hidden {
 			assert.Contains(t, overview, "leasewheel "+command.Name())
 		}

@@ -13,13 +13,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
 )
 
@@ -70,9 +70,9 @@ func eachCommand(f func(*cobra.Command)) {
 			walk(sub)
 		}
 	}
-	root := newRootCommand()
-	root.InitDefaultHelpCmd()
-	walk(root)
+	tree := root.NewCommand()
+	tree.InitDefaultHelpCmd()
+	walk(tree)
 }
 
 // Every help has the exit codes.
@@ -106,30 +106,6 @@ func TestJSONEverywhere(t *testing.T) {
 		_, excepted := without[cmd.CommandPath()]
 		assert.Equal(t, !excepted, cmd.Flags().Lookup("json") != nil, cmd.CommandPath())
 	})
-}
-
-// The completed values of a flag are those that its help names.
-func TestFlagValuesAreInTheHelp(t *testing.T) {
-	t.Parallel()
-	used := map[string]bool{}
-	files := map[string]bool{}
-	eachCommand(func(cmd *cobra.Command) {
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			for _, value := range flagValues[f.Name] {
-				used[f.Name] = true
-				if f.Name != "kind" || value != "" {
-					assert.Contains(t, f.Usage, value, "%s --%s", cmd.CommandPath(), f.Name)
-				}
-			}
-			files[f.Name] = true
-		})
-	})
-	for name := range flagValues {
-		assert.True(t, used[name], "--%s is no flag", name)
-	}
-	for _, name := range fileFlags {
-		assert.True(t, files[name], "--%s is no flag", name)
-	}
 }
 
 // completed returns what a shell is offered, and cobra's directive to it.

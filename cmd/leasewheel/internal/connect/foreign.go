@@ -41,7 +41,7 @@ func (n Servers) Foreign(ctx context.Context, name string, err error) error {
 	defer cancel()
 	known := refused && taken.Foreign
 	for _, server := range n {
-		if server.files != nil {
+		if server.Client == nil {
 			return err // another kind of lock
 		}
 		switch key := server.identify(ctx, name); {

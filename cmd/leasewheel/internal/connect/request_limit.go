@@ -20,10 +20,10 @@ var (
 // repetitions. Without it a server that hangs is noticed after several time-outs.
 type requestLimit time.Duration
 
-// LimitRequests bounds each request to the server, also those to the nodes of a cluster. Files
-// need no bound beside that of each request.
+// LimitRequests bounds each request to the server, also those to the nodes of a cluster. What is
+// no Redis needs no bound beside that of each request.
 func (s *Server) LimitRequests(limit time.Duration) {
-	if s.files != nil {
+	if s.Client == nil {
 		return
 	}
 	s.Client.AddHook(requestLimit(limit))

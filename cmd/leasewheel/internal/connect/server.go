@@ -110,11 +110,13 @@ func (s *Flags) ResolveOne(fallback string) (string, error) {
 
 // Server is a connection to the Redis server and the store of locks upon it.
 type Server struct {
-	Client redis.UniversalClient // nil: the locks are in files
-	Store  *redisstore.Store     // nil: the locks are in files
-	files  *filestore.Store
-	prefix string // of the locks' keys
-	url    string // a secret
+	Client redis.UniversalClient // nil: it is no Redis
+	Store  *redisstore.Store     // nil: it is no Redis
+	files  *filestore.Store      // nil: the locks are not in files
+	other  driver.Store          // nil: the locks are on Redis, or in files
+	end    func() error          // of other
+	prefix string                // of the locks' keys
+	url    string                // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
 	Address string
 }
@@ -135,8 +137,13 @@ func (s *Flags) Open(fallback string, c redisstore.Config) (*Server, error) {
 // LogTo directs the log of all connections of this process. Tests run commands side by side.
 var LogTo = redisstore.LogTo
 
-// connect returns the server with a URL.
+// connect returns the Redis server with a URL.
 func (s *Flags) connect(rawURL string, c redisstore.Config) (*Server, error) {
+	if e, known, err := engineOf(rawURL); err != nil {
+		return nil, err
+	} else if known {
+		return nil, fmt.Errorf("this command needs a server of Redis or Valkey, not %s://", e.Schemes[0])
+	}
 	LogTo(c.Logger)
 	config, err := s.clientConfig(rawURL)
 	if err != nil {
@@ -203,16 +210,22 @@ func addressOf(rawURL string) string {
 
 // Locks returns the store of the locks.
 func (s *Server) Locks() driver.Store {
-	if s.files != nil {
+	switch {
+	case s.files != nil:
 		return s.files
+	case s.other != nil:
+		return s.other
 	}
 	return s.Store
 }
 
 // Close closes the store and its client.
 func (s *Server) Close() error {
-	if s.files != nil {
+	switch {
+	case s.files != nil:
 		return s.files.Close()
+	case s.other != nil:
+		return s.end()
 	}
 	return errors.Join(s.Store.Close(), s.Client.Close())
 }

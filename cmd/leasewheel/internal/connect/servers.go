@@ -36,7 +36,7 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	}
 	var n Servers
 	for _, url := range urls {
-		server, err := s.connect(url, c)
+		server, err := s.connectAny(url, c)
 		if err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
@@ -48,6 +48,18 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	return n, nil
 }
 
+// connectAny returns the server with a URL, of any engine.
+func (s *Flags) connectAny(rawURL string, c redisstore.Config) (*Server, error) {
+	e, known, err := engineOf(rawURL)
+	switch {
+	case err != nil:
+		return nil, err
+	case known:
+		return s.openEngine(e, rawURL, c)
+	}
+	return s.connect(rawURL, c)
+}
+
 // Store returns the store of the locks on the servers, and a function that closes it.
 func (n Servers) Store() (driver.Store, func() error, error) {
 	if len(n) == 1 {
@@ -55,7 +67,7 @@ func (n Servers) Store() (driver.Store, func() error, error) {
 	}
 	var stores []driver.Store
 	for _, server := range n {
-		stores = append(stores, server.Store)
+		stores = append(stores, server.Locks())
 	}
 	q, err := quorum.New(stores, quorum.Config{})
 	if err != nil {
@@ -107,6 +119,9 @@ func (n Servers) distinct(identify func(*Server) string) error {
 
 // place identifies the server by its address.
 func (s *Server) place() string {
+	if s.other != nil {
+		return "other " + s.Address
+	}
 	c, ok := s.Client.(*redis.Client)
 	if !ok || c.Options().Addr == "FailoverClient" {
 		return "" // only its sentinels, or nodes, have the address

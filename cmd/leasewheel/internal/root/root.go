@@ -1,4 +1,5 @@
-package main
+// Package root assembles the tree of the command.
+package root
 
 import (
 	"fmt"
@@ -32,9 +33,9 @@ Exit codes, of which each command's help lists its own:
   126, 127  run: the command cannot be executed, or was not found
   128+N     signal N ended it`
 
-// newRootCommand assembles the command tree. Each subcommand lives in the file of its
+// NewCommand assembles the command tree. Each subcommand lives in the package of its
 // name, and its constructor is listed here.
-func newRootCommand() *cobra.Command {
+func NewCommand() *cobra.Command {
 	showVersion := false
 	root := &cobra.Command{
 		Use:   "leasewheel",

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package root
 
 import (
 	"github.com/spf13/cobra"

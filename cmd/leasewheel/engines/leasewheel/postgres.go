@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+)
+
+// postgres is the row of PostgreSQL: postgres://user@host/database?leasewheel_schema=NAME. All other
+// parameters are those of libpq, also passwords by passfile and the variables PG….
+var postgres = connect.Engine{Schemes: []string{"postgres", "postgresql"}, Open: openPostgres}
+
+// schemaParameter names the schema of the locks in a URL.
+const schemaParameter = "leasewheel_schema"
+
+func openPostgres(rawURL string, logger *slog.Logger) (connect.Opened, error) {
+	config, err := pgxpool.ParseConfig(rawURL)
+	if err != nil {
+		return connect.Opened{}, withoutURL(err)
+	}
+	schema := config.ConnConfig.RuntimeParams[schemaParameter]
+	delete(config.ConnConfig.RuntimeParams, schemaParameter)
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "leasewheel"
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return connect.Opened{}, withoutURL(err)
+	}
+	store, err := pgstore.New(pool, pgstore.Config{Schema: schema, Logger: logger})
+	if err != nil {
+		pool.Close()
+		return connect.Opened{}, err
+	}
+	return connect.Opened{
+		Store:   store,
+		Address: net.JoinHostPort(config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port))),
+		Close: func() error {
+			defer pool.Close()
+			return store.Close()
+		},
+	}, nil
+}
+
+// withoutURL returns what is wrong with a URL, without any part of it: pgx hides its password alone,
+// and only where the URL has its usual form.
+func withoutURL(err error) error {
+	if _, invalid := errors.AsType[*pgconn.ParseConfigError](err); invalid {
+		return errors.New("the postgres:// URL is invalid")
+	}
+	return errors.New("the postgres:// URL cannot be used")
+}
