@@ -505,6 +505,7 @@ func calls() map[string]boundedCall {
 				_ = elect.New(p.locker(), "leader", lock.Options{}).Run(ctx, untilEnd)
 			}
 		}},
+		"elect.Election.Await":  {byContext, onLocker(func(ctx context.Context, l *lock.Locker) { _, _, _ = elect.New(l, "leader", lock.Options{}).Await(ctx) })},
 		"elect.Election.Leader": {byRetryFor, onLocker(func(ctx context.Context, l *lock.Locker) { _, _ = elect.New(l, "leader", lock.Options{}).Leader(ctx) })},
 
 		"quorum.Store.Acquire":          {byNode, on(onQuorum, func(ctx context.Context, s *quorum.Store) { _, _ = s.Acquire(ctx, hold()) })},

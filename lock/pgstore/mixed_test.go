@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,14 +147,16 @@ func TestMoveFromRedis(t *testing.T) {
 	}
 	f := &fleet{names: []string{"a", "b", "c"}, holders: map[string]int{}, tokens: map[string]int64{}, by: map[*process]int{}}
 	processes := make([]*process, 4)
-	defer func() {
-		for _, p := range processes { // those that wait are granted what others release
+	end := sync.OnceFunc(func() {
+		begun := slices.DeleteFunc(processes, func(p *process) bool { return p == nil })
+		for _, p := range begun { // those that wait are granted what others release
 			p.stop.Store(true)
 		}
-		for _, p := range processes {
+		for _, p := range begun {
 			p.end(t)
 		}
-	}()
+	})
+	defer end()
 	for i, step := range []struct {
 		name string
 		open func() driver.Store
@@ -173,6 +176,7 @@ func TestMoveFromRedis(t *testing.T) {
 		f.pause = 0
 		f.mu.Unlock()
 	}
+	end()
 	assert.Zero(t, f.overlaps)
 	assert.Empty(t, f.wrong)
 	t.Logf("%d grants, %d overlaps", f.grants, f.overlaps)
