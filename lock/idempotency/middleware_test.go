@@ -136,6 +136,30 @@ func TestRefusals(t *testing.T) {
 	require.Error(t, err)
 }
 
+// What http.StripPrefix removes belongs to the target: the middleware of one path does not replay
+// the reply of another's handler.
+func TestMountedPaths(t *testing.T) {
+	once, err := idempotency.New(locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	for _, shop := range []string{"/ann", "/bob"} {
+		mux.Handle(shop+"/", http.StripPrefix(shop, once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, shop, r.URL)
+		}))))
+	}
+	order := func(target string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader("body"))
+		r.Header.Set("Idempotency-Key", "k")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	for range 2 {
+		require.Equal(t, "/ann/orders", order("/ann/orders").Body.String())
+		require.Equal(t, http.StatusUnprocessableEntity, order("/bob/orders").Code)
+	}
+}
+
 type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
