@@ -205,6 +205,9 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	case !previous.Yields(begun):
 		h.unavailable(w, q, lock.ErrLost)
 		return
+	case lease.Err() != nil: // while the store was slow
+		h.unavailable(w, q, lease.Err())
+		return
 	}
 
 	next := h.next
@@ -214,6 +217,12 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	inner := q.WithContext(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}))
 	inner.Body = io.NopCloser(bytes.NewReader(q.body))
 	inner.ContentLength = int64(len(q.body))
+	defer func() {
+		// The server removes the files of its own request's form, and not of this copy's.
+		if form := inner.MultipartForm; form != nil && form != q.MultipartForm {
+			_ = form.RemoveAll()
+		}
+	}()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
 	answer.finish()

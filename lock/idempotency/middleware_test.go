@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -312,6 +314,48 @@ func TestLostLockWithoutSuccessor(t *testing.T) {
 		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
 		assert.Equal(t, "2", post(h, "k", "body").Body.String())
 	})
+}
+
+// A handler is not called if the lock is lost as its attempt is recorded.
+func TestLostLockBeforeTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		slow := paused{idempotency.NewMemory(), func(idempotency.Record) {
+			memory.DeleteAll()
+			time.Sleep(time.Minute)
+		}, func(idempotency.Record) error { return nil }}
+		var calls atomic.Int32
+		h := wrap(t, memory.Locker(t, lock.Config{}), slow, idempotency.Config{}, counted(&calls))
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		assert.Zero(t, calls.Load())
+	})
+}
+
+// The files of a form that a handler has parsed are removed.
+func TestFilesOfForms(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	t.Setenv("TMP", folder) // on Windows
+	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, r.ParseMultipartForm(1))
+		files, err := os.ReadDir(folder)
+		assert.NoError(t, err)
+		assert.Len(t, files, 1)
+		panic(http.ErrAbortHandler)
+	})
+	var body strings.Builder
+	form := multipart.NewWriter(&body)
+	file, err := form.CreateFormFile("picture", "picture")
+	require.NoError(t, err)
+	_, err = io.WriteString(file, "a picture")
+	require.NoError(t, err)
+	require.NoError(t, form.Close())
+	require.Panics(t, func() {
+		post(h, "k", body.String(), func(r *http.Request) { r.Header.Set("Content-Type", form.FormDataContentType()) })
+	})
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, files)
 }
 
 // paused is a store of replies, which calls before with each record that is to be stored.
