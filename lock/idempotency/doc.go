@@ -31,8 +31,9 @@
 // connection: the client that gave up repeats the request, and gets the reply. Let
 // [lock.Options.MaxHold] bound it. The reply is held back until the handler returns; it cannot
 // be flushed or hijacked. Replies of 500 and above, and 429, are sent but not stored, since they
-// ask for a repetition; a panic stores none either. Headers of one connection, such as
-// Connection, and trailers, are dropped.
+// ask for a repetition; a panic stores none either. Any other that is larger than
+// [Config.MaxReply] becomes a 500 that is stored: its effect has happened. Headers of one
+// connection, such as Connection, and trailers, are dropped.
 package idempotency
 
 // Where a change goes, with its tests. A name without a folder is of this package.

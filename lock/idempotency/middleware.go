@@ -225,21 +225,17 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	}()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
-	answer.finish()
-
-	switch {
-	case answer.large:
+	if answer.large {
 		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errLarge)
-		problem(w, http.StatusInternalServerError, "the reply is too large")
-	case !answer.repeatable():
-		answer.send(w)
-	default:
+	}
+	answer.finish()
+	if answer.final {
 		if err := h.store(detached, q, lease, answer); err != nil {
 			h.unavailable(w, q, err)
 			return
 		}
-		answer.send(w)
 	}
+	answer.send(w)
 }
 
 // store stores the reply while the lease is held: after a loss the handler's context has ended,

@@ -65,6 +65,8 @@ func TestRepetition(t *testing.T) {
 		assert.Positive(t, attempt.Token)
 		w.Header().Set("Location", "/orders/1")
 		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
+		w.Header().Set("Content-Disposition", "attachment; filename=\xfcber.txt")
+		w.Header()["Content-Type"] = nil // none is to be detected
 		w.Header().Set("Connection", "close, X-Hop")
 		w.Header().Set("X-Hop", "1")
 		w.Header().Set(http.TrailerPrefix+"Sum", "1")
@@ -81,6 +83,9 @@ func TestRepetition(t *testing.T) {
 		assert.Equal(t, "1: two books", w.Body.String())
 		assert.Equal(t, "/orders/1", w.Header().Get("Location"))
 		assert.Equal(t, []string{"a=1", "b=2"}, w.Header().Values("Set-Cookie"))
+		assert.Equal(t, "attachment; filename=\xfcber.txt", w.Header().Get("Content-Disposition"), "Latin-1")
+		assert.Contains(t, w.Header(), "Content-Type")
+		assert.Empty(t, w.Header().Values("Content-Type"))
 		for _, dropped := range []string{"Connection", "X-Hop", http.TrailerPrefix + "Sum", "Late"} {
 			assert.NotContains(t, w.Header(), dropped)
 		}
@@ -228,7 +233,8 @@ func TestInterruptedAttempts(t *testing.T) {
 		"Panics":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"Fails":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
 		"IsTooMany": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
-		"IsTooLarge": func(w http.ResponseWriter, _ *http.Request) {
+		"FailsAtLength": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
 			_, err := io.WriteString(w, strings.Repeat("x", 101))
 			assert.Error(t, err)
 		},
@@ -266,6 +272,30 @@ func TestInterruptedAttempts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A reply that is too large is a failure, and the repetition's as well: the effect happened.
+func TestTooLargeReply(t *testing.T) {
+	var calls atomic.Int32
+	c := idempotency.Config{MaxReply: 100, Interrupted: counted(&calls)}
+	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Location", "/orders/1")
+		w.WriteHeader(http.StatusCreated)
+		_, err := io.WriteString(w, strings.Repeat("x", 100))
+		assert.NoError(t, err)
+		_, err = io.WriteString(w, "x")
+		assert.Error(t, err)
+	})
+	for _, replayed := range []string{"", "true"} {
+		w := post(h, "k", "body")
+		assert.Equal(t, http.StatusInternalServerError, w.Code)
+		assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		assert.Contains(t, w.Body.String(), "too large")
+		assert.Empty(t, w.Header().Get("Location"))
+		assert.Equal(t, replayed, w.Header().Get("Idempotent-Replayed"))
+	}
+	assert.EqualValues(t, 1, calls.Load())
 }
 
 // A handler whose lock is lost has its context ended. Its reply is neither sent nor stored, even
