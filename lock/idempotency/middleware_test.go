@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 	optional := wrap(t, l, idempotency.NewMemory(), idempotency.Config{Optional: true}, counted(&calls))
 	require.Equal(t, "3", post(optional, "", "body").Body.String())
 	require.Equal(t, http.StatusBadRequest, post(optional, `"a`, "body").Code)
-	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}} {
+	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}, {Lock: lock.Options{Heartbeat: time.Second}}} {
 		_, err := idempotency.New(l, idempotency.NewMemory(), c)
 		require.Error(t, err)
 	}
