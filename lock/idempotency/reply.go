@@ -47,14 +47,16 @@ func (r *reply) WriteHeader(status int) {
 	r.Headers = r.header.Clone()
 }
 
+// Write drops what is beyond the limit, without an error: the handler may answer one by a panic,
+// as a proxy does, though its effect has happened.
 func (r *reply) Write(p []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	switch {
 	case r.Status == http.StatusNoContent || r.Status == http.StatusNotModified:
 		return 0, http.ErrBodyNotAllowed
 	case r.large || len(p) > r.limit-len(r.Text):
-		r.large = true
-		return 0, errLarge
+		r.large, r.Text = true, nil
+		return len(p), nil
 	}
 	r.Text = append(r.Text, p...)
 	return len(p), nil
