@@ -217,7 +217,7 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	}
 
 	next := h.next
-	if previous.Token != 0 && h.config.Interrupted != nil {
+	if previous.Token != 0 && previous.Token != begun.Token && h.config.Interrupted != nil {
 		next = h.config.Interrupted
 	}
 	inner := q.WithContext(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}))

@@ -428,6 +428,32 @@ func (p paused) Swap(ctx context.Context, key string, next idempotency.Record, k
 	return previous, errors.Join(err, p.after(next))
 }
 
+// repeating is a store that repeats each request, as if the first had had no answer.
+type repeating struct{ idempotency.Replies }
+
+func (r repeating) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	_, err := r.Replies.Swap(ctx, key, next, keep)
+	previous, again := r.Replies.Swap(ctx, key, next, keep)
+	return previous, errors.Join(err, again)
+}
+
+// The record of an attempt itself is no interrupted attempt: a store finds it that repeats a
+// request of unknown outcome, and a middleware within another.
+func TestOwnAttemptIsNotInterrupted(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	l := locktest.New(t, lock.Config{})
+	replies := repeating{idempotency.NewMemory()}
+	h := wrap(t, l, replies, c, wrap(t, l, replies, c, counted(&calls)).ServeHTTP)
+	for range 2 {
+		w := post(h, "k", "body")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "1", w.Body.String())
+	}
+	require.EqualValues(t, 1, calls.Load())
+	require.Zero(t, interrupted.Load())
+}
+
 // A process that is paused as it stores its reply, until the lock has another holder, does not
 // store it: the fencing token refuses it.
 func TestPausedBeforeTheReplyIsStored(t *testing.T) {
