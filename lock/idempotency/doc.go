@@ -10,7 +10,8 @@
 // the header "Idempotent-Replayed: true". Other methods pass. The middleware itself answers
 //
 //	400  the key is missing or malformed, or the body cannot be read
-//	409  the first request is still in progress; repeat it later
+//	409  the first request is still in progress, or its process died less than a TTL of the lock
+//	     ago; repeat it later
 //	413  the body is larger than Config.MaxBody
 //	422  the key was used for another request: method, target or body differ
 //	500  the reply is larger than Config.MaxReply, the stored one is damaged, or the store of the
