@@ -13,4 +13,4 @@ package adapters
 // TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
 //
 // Adapters of ten lines: example_gocron_test.go, example_cron_test.go, example_goose_test.go.
-// Tests: gocron_test.go, cron_test.go, goose_real_test.go.
+// Tests: gocron_test.go, cron_test.go, goose_test.go, goose_real_test.go.

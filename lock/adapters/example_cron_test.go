@@ -17,7 +17,7 @@ import (
 // it, and for least after its begin, which is longer than the clocks of the machines differ,
 // and shorter than the period. A store that cannot be reached skips it, too.
 func oneProcess(locker *lock.Locker, job string, least time.Duration, log *slog.Logger) cron.JobWrapper {
-	mutex := locker.Mutex("cron:" + job).With(lock.Options{MinHold: least})
+	mutex := locker.Mutex(lock.EscapeName("cron:" + job)).With(lock.Options{MinHold: least})
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {
 			lease, err := mutex.TryLock(context.Background())

@@ -14,7 +14,7 @@ import (
 )
 
 // jobLocker is a [gocron.Locker]: each tick of a job runs in one of the schedulers that share
-// the locks. A [lock.Lease] is a [gocron.Lock].
+// the locks. A [lock.Lease] is a [gocron.Lock]. The context of a job does not end with it.
 type jobLocker struct {
 	locker *lock.Locker
 	// least is how long a tick keeps the others out, though the job is done: longer than the
@@ -23,7 +23,7 @@ type jobLocker struct {
 }
 
 func (l jobLocker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	lease, err := l.locker.Mutex("job:" + job).With(lock.Options{MinHold: l.least}).TryLock(ctx)
+	lease, err := l.locker.Mutex(lock.EscapeName("job:" + job)).With(lock.Options{MinHold: l.least}).TryLock(ctx)
 	if err != nil {
 		return nil, err // the tick is skipped here
 	}

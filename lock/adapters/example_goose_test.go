@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"sync/atomic"
 
 	gooselock "github.com/pressly/goose/v3/lock"
 
@@ -20,7 +19,13 @@ import (
 // with the lease. [lock.Mutex.Do] around Provider.Up has one.
 type migrationLocker struct {
 	mutex *lock.Mutex
-	lease atomic.Pointer[lock.Lease]
+	// held has two leases if the first was lost: goose lets the next call begin before it unlocks
+	// for the last one.
+	held chan *lock.Lease
+}
+
+func newMigrationLocker(mutex *lock.Mutex) *migrationLocker {
+	return &migrationLocker{mutex, make(chan *lock.Lease, 2)}
 }
 
 var _ gooselock.Locker = (*migrationLocker)(nil)
@@ -30,12 +35,12 @@ func (m *migrationLocker) Lock(ctx context.Context, _ *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	m.lease.Store(lease)
+	m.held <- lease
 	return nil
 }
 
 func (m *migrationLocker) Unlock(ctx context.Context, _ *sql.DB) error {
-	return m.lease.Load().Unlock(ctx)
+	return (<-m.held).Unlock(ctx)
 }
 
 func Example_gooseLocker() {
@@ -44,7 +49,7 @@ func Example_gooseLocker() {
 	mutex := locktest.New(&t, lock.Config{}).Mutex("migrations")
 
 	// goose.NewProvider(dialect, db, files, goose.WithLocker(locker))
-	locker := &migrationLocker{mutex: mutex}
+	locker := newMigrationLocker(mutex)
 	ctx := context.Background()
 	fmt.Println("locked:", locker.Lock(ctx, nil))
 	_, err := mutex.TryLock(ctx)

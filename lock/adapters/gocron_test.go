@@ -149,3 +149,10 @@ func TestGocronElector(t *testing.T) {
 		}
 	})
 }
+
+// A job may have any name, such as one with a brace, which no lock has.
+func TestGocronJobsOfAnyName(t *testing.T) {
+	lease, err := jobLocker{locker: locktest.New(t, lock.Config{})}.Lock(t.Context(), "report of {shop\n")
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+}

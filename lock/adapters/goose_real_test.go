@@ -67,7 +67,7 @@ func migrate(ctx context.Context, database, locks string) error {
 	}
 	defer db.Close()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files(),
-		goose.WithLocker(&migrationLocker{mutex: locker.Mutex("migrations")}))
+		goose.WithLocker(newMigrationLocker(locker.Mutex("migrations"))))
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type failStop struct {
 // FailStop returns a handle on the same election whose [Election.Run] ends the process if the
 // leadership is lost and the leader's function has not returned within grace after that. It is
 // for work that no term guards: a function that hangs does not go on beside the next leader for
-// longer. The end of Run's context is no loss.
+// longer. The end of Run's context is no loss. [lock.Locker.Close] is one: let Run return before.
 //
 // The process prints the reason to standard error and exits with code 76; deferred functions do
 // not run. A process that was stopped, or suspended with its machine, has the grace from when

@@ -105,6 +105,24 @@ func forceRelease(t *testing.T, l *lock.Locker, _ func()) {
 	require.NoError(t, err)
 }
 
+// The close of the locker is a loss: its lease ends in the store, whatever the function does.
+func TestFailStopAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.StartMemory(t).Locker(t, lock.Config{})
+		e := elect.New(l, "leader", lock.Options{}).FailStop(time.Second)
+		reasons := make(chan string, 1)
+		e.OnFailStop(func(reason string) { reasons <- reason })
+		hang := make(chan struct{})
+		result := run(t.Context(), e, func(context.Context, int64) error { <-hang; return errWork })
+		_, _, err := e.Await(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		require.Contains(t, <-reasons, "closed")
+		close(hang)
+		require.ErrorIs(t, <-result, lock.ErrClosed)
+	})
+}
+
 // A panic of the leader's function is its end, too.
 func TestFailStopAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

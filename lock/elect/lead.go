@@ -72,7 +72,8 @@ func (e *Election) IsLeader() bool {
 // Await waits until this candidate leads, by an [Election.Run] of this handle in another
 // goroutine. It returns the term, and a context that ends with the leadership, with cause
 // [lock.ErrLost], or [lock.ErrReleased] once the leader's function has returned, before the
-// lock is released. If ctx ends first, Await returns its cause.
+// lock is released. If ctx ends first, Await returns its cause. It waits as well while no Run is
+// active: let ctx end with Run.
 //
 // A loop of Await follows the leadership and never delays the election: a slow one misses
 // terms that have ended meanwhile.

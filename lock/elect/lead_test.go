@@ -138,6 +138,8 @@ func TestAwait(t *testing.T) {
 		<-leads.Done()
 		require.Equal(t, lock.ErrReleased, context.Cause(leads))
 		require.False(t, e.IsLeader())
+		_, _, err = e.Await(ctx)
+		require.ErrorIs(t, err, context.Canceled, "Run has returned")
 	})
 }
 

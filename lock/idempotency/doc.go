@@ -10,17 +10,19 @@
 // the header "Idempotent-Replayed: true". Other methods pass. The middleware itself answers
 //
 //	400  the key is missing or malformed, or the body cannot be read
-//	409  the first request is still in progress; repeat it later
+//	409  the first request is still in progress, or its process died less than a TTL of the lock
+//	     ago; repeat it later
 //	413  the body is larger than Config.MaxBody
 //	422  the key was used for another request: method, target or body differ
-//	500  the reply is larger than Config.MaxReply, or the store has no fencing tokens
+//	500  the reply is larger than Config.MaxReply, the stored one is damaged, or the store of the
+//	     locks has no fencing tokens
 //	503  a store does not answer, or the lock was lost; repeat it later
 //
 // # What happens once
 //
 // A stored reply carries the lock's fencing token, so a process that was paused cannot store
 // its own beside its successor's. But no middleware knows what a handler has done that was
-// killed, or has lost its lock, before its reply was stored. By default the repetition calls
+// killed, or has lost its lock or its store, before its reply was stored. By default the repetition calls
 // the handler again: let the effect and [Attempt.Key] be written in one transaction, or compare
 // [Attempt.Token]. With [Config.Interrupted] the handler runs once at most, and that handler
 // finds out what became of it.
@@ -29,10 +31,17 @@
 //
 // Its context has the values of the request's and ends with the lock, but not with the
 // connection: the client that gave up repeats the request, and gets the reply. Let
-// [lock.Options.MaxHold] bound it. The reply is held back until the handler returns; it cannot
-// be flushed or hijacked. Replies of 500 and above, and 429, are sent but not stored, since they
-// ask for a repetition; a panic stores none either. Headers of one connection, such as
-// Connection, and trailers, are dropped.
+// [lock.Options.MaxHold] bound it. Bodies are read whole, before; an outer handler that has read
+// the body makes all bodies compare equal.
+//
+// The reply is held back until the handler returns: it cannot be flushed or hijacked, and
+// [http.ResponseController] sets no deadlines. Its headers begin empty, and replace those of the
+// same name that an outer handler has set. Headers of one connection, such as Connection, and
+// trailers, are dropped.
+//
+// Replies of 500 and above, and 429, are sent but not stored, since they ask for a repetition; a
+// panic stores none either. Any other that is larger than [Config.MaxReply] becomes a 500 that
+// is stored: its effect has happened. The handler's Write reports no error then.
 package idempotency
 
 // Where a change goes, with its tests. A name without a folder is of this package.

@@ -7,7 +7,8 @@ import (
 )
 
 // NewMemory returns replies in the memory of this process, for services of one process and for
-// tests.
+// tests. Their number is not bounded: a client can make it store MaxReply for each request that
+// it may send within Keep.
 func NewMemory() Replies { return &memory{records: map[string]kept{}} }
 
 type memory struct {

@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Scope returns whose key it is, such as the account that was authenticated: the same key of
 	// another scope is another key. Without it all clients share their keys, and one that knows
-	// another's key and request gets its reply.
+	// another's key and request gets its reply. A handler of several hosts includes r.Host: it is
+	// not compared otherwise, since proxies change it.
 	Scope func(r *http.Request) string
 
 	// Optional lets requests without a key pass to the handler. Otherwise the answer is 400.
@@ -38,7 +39,8 @@ type Config struct {
 	// MaxBody and MaxReply bound the bodies of requests and replies, in bytes; 1 MiB if 0.
 	MaxBody, MaxReply int
 
-	// Lock has the options of the lock. Its MaxHold ends a handler that hangs.
+	// Lock has the options of the lock. Its MaxHold ends a handler that hangs. Heartbeat is
+	// refused: a handler has no lease to call Beat of.
 	Lock lock.Options
 
 	// Logger gets the causes of answers of 500 and 503; none if nil.
@@ -50,7 +52,8 @@ const limit = 5 * time.Second
 
 // Attempt is one call of a handler.
 type Attempt struct {
-	// Key is the client's, without quotes.
+	// Key is the client's, without quotes. Only together with [Config.Scope] does it identify the
+	// request.
 	Key string
 	// Token grows with each attempt at a key.
 	Token int64
@@ -69,6 +72,9 @@ func From(ctx context.Context) (a Attempt, ok bool) {
 func New(l *lock.Locker, replies Replies, c Config) (middleware func(next http.Handler) http.Handler, err error) {
 	if c.Keep < 0 || c.MaxBody < 0 || c.MaxReply < 0 {
 		return nil, errors.New("idempotency: Config.Keep, MaxBody or MaxReply is negative")
+	}
+	if c.Lock.Heartbeat != 0 {
+		return nil, errors.New("idempotency: Config.Lock.Heartbeat does not suit a handler, which has no Lease to call Beat of; use Alive or MaxHold")
 	}
 	if l == nil || replies == nil {
 		return nil, errors.New("idempotency: the locker or the replies are nil")
@@ -125,7 +131,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		scope = h.config.Scope(r)
 	}
 	name := hash([]byte(scope), []byte(key))
-	q := &request{r, key, hex.EncodeToString(name), body, hash([]byte(r.Method), []byte(r.URL.RequestURI()), body)}
+	// Both targets: outer handlers change the URL, as http.StripPrefix does, and a test may have no other.
+	fingerprint := hash([]byte(r.Method), []byte(r.RequestURI), []byte(r.URL.RequestURI()), body)
+	q := &request{r, key, hex.EncodeToString(name), body, fingerprint}
 
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	record, err := h.replies.Load(ctx, q.name)
@@ -203,32 +211,37 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	case !previous.Yields(begun):
 		h.unavailable(w, q, lock.ErrLost)
 		return
+	case lease.Err() != nil: // while the store was slow
+		h.unavailable(w, q, lease.Err())
+		return
 	}
 
 	next := h.next
-	if previous.Token != 0 && h.config.Interrupted != nil {
+	if previous.Token != 0 && previous.Token != begun.Token && h.config.Interrupted != nil {
 		next = h.config.Interrupted
 	}
 	inner := q.WithContext(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}))
 	inner.Body = io.NopCloser(bytes.NewReader(q.body))
 	inner.ContentLength = int64(len(q.body))
+	defer func() {
+		// The server removes the files of its own request's form, and not of this copy's.
+		if form := inner.MultipartForm; form != nil && form != q.MultipartForm {
+			_ = form.RemoveAll()
+		}
+	}()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
-	answer.finish()
-
-	switch {
-	case answer.large:
+	if answer.large {
 		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errLarge)
-		problem(w, http.StatusInternalServerError, "the reply is too large")
-	case !answer.repeatable():
-		answer.send(w)
-	default:
+	}
+	answer.finish()
+	if answer.final {
 		if err := h.store(detached, q, lease, answer); err != nil {
 			h.unavailable(w, q, err)
 			return
 		}
-		answer.send(w)
 	}
+	answer.send(w)
 }
 
 // store stores the reply while the lease is held: after a loss the handler's context has ended,

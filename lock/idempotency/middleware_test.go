@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,6 +67,8 @@ func TestRepetition(t *testing.T) {
 		assert.Positive(t, attempt.Token)
 		w.Header().Set("Location", "/orders/1")
 		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
+		w.Header().Set("Content-Disposition", "attachment; filename=\xfcber.txt")
+		w.Header()["Content-Type"] = nil // none is to be detected
 		w.Header().Set("Connection", "close, X-Hop")
 		w.Header().Set("X-Hop", "1")
 		w.Header().Set(http.TrailerPrefix+"Sum", "1")
@@ -79,6 +85,9 @@ func TestRepetition(t *testing.T) {
 		assert.Equal(t, "1: two books", w.Body.String())
 		assert.Equal(t, "/orders/1", w.Header().Get("Location"))
 		assert.Equal(t, []string{"a=1", "b=2"}, w.Header().Values("Set-Cookie"))
+		assert.Equal(t, "attachment; filename=\xfcber.txt", w.Header().Get("Content-Disposition"), "Latin-1")
+		assert.Contains(t, w.Header(), "Content-Type")
+		assert.Empty(t, w.Header().Values("Content-Type"))
 		for _, dropped := range []string{"Connection", "X-Hop", http.TrailerPrefix + "Sum", "Late"} {
 			assert.NotContains(t, w.Header(), dropped)
 		}
@@ -128,12 +137,36 @@ func TestRefusals(t *testing.T) {
 	optional := wrap(t, l, idempotency.NewMemory(), idempotency.Config{Optional: true}, counted(&calls))
 	require.Equal(t, "3", post(optional, "", "body").Body.String())
 	require.Equal(t, http.StatusBadRequest, post(optional, `"a`, "body").Code)
-	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}} {
+	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}, {Lock: lock.Options{Heartbeat: time.Second}}} {
 		_, err := idempotency.New(l, idempotency.NewMemory(), c)
 		require.Error(t, err)
 	}
 	_, err := idempotency.New(nil, idempotency.NewMemory(), idempotency.Config{})
 	require.Error(t, err)
+}
+
+// What http.StripPrefix removes belongs to the target: the middleware of one path does not replay
+// the reply of another's handler.
+func TestMountedPaths(t *testing.T) {
+	once, err := idempotency.New(locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	for _, shop := range []string{"/ann", "/bob"} {
+		mux.Handle(shop+"/", http.StripPrefix(shop, once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, shop, r.URL)
+		}))))
+	}
+	order := func(target string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader("body"))
+		r.Header.Set("Idempotency-Key", "k")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	for range 2 {
+		require.Equal(t, "/ann/orders", order("/ann/orders").Body.String())
+		require.Equal(t, http.StatusUnprocessableEntity, order("/bob/orders").Code)
+	}
 }
 
 type brokenBody struct{}
@@ -202,9 +235,10 @@ func TestInterruptedAttempts(t *testing.T) {
 		"Panics":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"Fails":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
 		"IsTooMany": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
-		"IsTooLarge": func(w http.ResponseWriter, _ *http.Request) {
+		"FailsAtLength": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
 			_, err := io.WriteString(w, strings.Repeat("x", 101))
-			assert.Error(t, err)
+			assert.NoError(t, err)
 		},
 	} {
 		for _, interrupted := range []bool{false, true} {
@@ -240,6 +274,55 @@ func TestInterruptedAttempts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A reply that is too large is a failure, and the repetition's as well: the effect happened.
+func TestTooLargeReply(t *testing.T) {
+	var calls atomic.Int32
+	c := idempotency.Config{MaxReply: 100, Interrupted: counted(&calls)}
+	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Location", "/orders/1")
+		w.WriteHeader(http.StatusCreated)
+		for range 101 {
+			_, err := io.WriteString(w, "x")
+			assert.NoError(t, err)
+		}
+	})
+	for _, replayed := range []string{"", "true"} {
+		w := post(h, "k", "body")
+		assert.Equal(t, http.StatusInternalServerError, w.Code)
+		assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		assert.Contains(t, w.Body.String(), "too large")
+		assert.Empty(t, w.Header().Get("Location"))
+		assert.Equal(t, replayed, w.Header().Get("Idempotent-Replayed"))
+	}
+	assert.EqualValues(t, 1, calls.Load())
+}
+
+// So it is with a proxy, which panics if it cannot write what the other server has replied.
+func TestTooLargeReplyOfAProxy(t *testing.T) {
+	var calls atomic.Int32
+	orders := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		fmt.Fprint(w, strings.Repeat("x", 101))
+	}))
+	defer orders.Close()
+	target, err := url.Parse(orders.URL)
+	require.NoError(t, err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	front := httptest.NewServer(wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{MaxReply: 100}, proxy.ServeHTTP))
+	defer front.Close()
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, io.MultiReader(strings.NewReader("in chunks")))
+		require.NoError(t, err)
+		r.Header.Set("Idempotency-Key", "k")
+		response, err := front.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusInternalServerError, response.StatusCode)
+	}
+	require.EqualValues(t, 1, calls.Load())
 }
 
 // A handler whose lock is lost has its context ended. Its reply is neither sent nor stored, even
@@ -290,6 +373,48 @@ func TestLostLockWithoutSuccessor(t *testing.T) {
 	})
 }
 
+// A handler is not called if the lock is lost as its attempt is recorded.
+func TestLostLockBeforeTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		slow := paused{idempotency.NewMemory(), func(idempotency.Record) {
+			memory.DeleteAll()
+			time.Sleep(time.Minute)
+		}, func(idempotency.Record) error { return nil }}
+		var calls atomic.Int32
+		h := wrap(t, memory.Locker(t, lock.Config{}), slow, idempotency.Config{}, counted(&calls))
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		assert.Zero(t, calls.Load())
+	})
+}
+
+// The files of a form that a handler has parsed are removed.
+func TestFilesOfForms(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	t.Setenv("TMP", folder) // on Windows
+	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, r.ParseMultipartForm(1))
+		files, err := os.ReadDir(folder)
+		assert.NoError(t, err)
+		assert.Len(t, files, 1)
+		panic(http.ErrAbortHandler)
+	})
+	var body strings.Builder
+	form := multipart.NewWriter(&body)
+	file, err := form.CreateFormFile("picture", "picture")
+	require.NoError(t, err)
+	_, err = io.WriteString(file, "a picture")
+	require.NoError(t, err)
+	require.NoError(t, form.Close())
+	require.Panics(t, func() {
+		post(h, "k", body.String(), func(r *http.Request) { r.Header.Set("Content-Type", form.FormDataContentType()) })
+	})
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, files)
+}
+
 // paused is a store of replies, which calls before with each record that is to be stored.
 type paused struct {
 	idempotency.Replies
@@ -301,6 +426,32 @@ func (p paused) Swap(ctx context.Context, key string, next idempotency.Record, k
 	p.before(next)
 	previous, err := p.Replies.Swap(ctx, key, next, keep)
 	return previous, errors.Join(err, p.after(next))
+}
+
+// repeating is a store that repeats each request, as if the first had had no answer.
+type repeating struct{ idempotency.Replies }
+
+func (r repeating) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	_, err := r.Replies.Swap(ctx, key, next, keep)
+	previous, again := r.Replies.Swap(ctx, key, next, keep)
+	return previous, errors.Join(err, again)
+}
+
+// The record of an attempt itself is no interrupted attempt: a store finds it that repeats a
+// request of unknown outcome, and a middleware within another.
+func TestOwnAttemptIsNotInterrupted(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	l := locktest.New(t, lock.Config{})
+	replies := repeating{idempotency.NewMemory()}
+	h := wrap(t, l, replies, c, wrap(t, l, replies, c, counted(&calls)).ServeHTTP)
+	for range 2 {
+		w := post(h, "k", "body")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "1", w.Body.String())
+	}
+	require.EqualValues(t, 1, calls.Load())
+	require.Zero(t, interrupted.Load())
 }
 
 // A process that is paused as it stores its reply, until the lock has another holder, does not

@@ -1,11 +1,11 @@
 package idempotency
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -21,6 +21,15 @@ type reply struct {
 	header http.Header // the handler's; what it sets after WriteHeader is not sent
 	limit  int
 	large  bool // beyond the limit
+	final  bool // repetitions get this reply, rather than another attempt
+}
+
+// storedReply is a reply in the store. Values of headers are bytes: they need not be UTF-8, as
+// the texts of JSON are.
+type storedReply struct {
+	Status  int
+	Headers map[string][][]byte
+	Text    []byte
 }
 
 var errLarge = errors.New("idempotency: the reply is larger than Config.MaxReply")
@@ -38,22 +47,30 @@ func (r *reply) WriteHeader(status int) {
 	r.Headers = r.header.Clone()
 }
 
+// Write drops what is beyond the limit, without an error: the handler may answer one by a panic,
+// as a proxy does, though its effect has happened.
 func (r *reply) Write(p []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	switch {
 	case r.Status == http.StatusNoContent || r.Status == http.StatusNotModified:
 		return 0, http.ErrBodyNotAllowed
 	case r.large || len(p) > r.limit-len(r.Text):
-		r.large = true
-		return 0, errLarge
+		r.large, r.Text = true, nil
+		return len(p), nil
 	}
 	r.Text = append(r.Text, p...)
 	return len(p), nil
 }
 
-// finish ends the reply when the handler has returned.
+// finish ends the reply when the handler has returned. One that is too large has become a
+// problem, which is final all the same: the effect has happened.
 func (r *reply) finish() {
 	r.WriteHeader(http.StatusOK)
+	r.final = r.Status < 500 && r.Status != http.StatusTooManyRequests
+	if r.large {
+		*r = reply{header: http.Header{}, limit: math.MaxInt, final: r.final}
+		problem(r, http.StatusInternalServerError, "the reply is too large")
+	}
 	drop := []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Date"}
 	for _, value := range r.Headers.Values("Connection") {
 		for name := range strings.SplitSeq(value, ",") {
@@ -63,11 +80,6 @@ func (r *reply) finish() {
 	maps.DeleteFunc(r.Headers, func(name string, _ []string) bool {
 		return slices.Contains(drop, name) || strings.HasPrefix(name, http.TrailerPrefix)
 	})
-}
-
-// repeatable reports whether repetitions get this reply, rather than another attempt.
-func (r *reply) repeatable() bool {
-	return r.Status < 500 && r.Status != http.StatusTooManyRequests
 }
 
 // send sends the reply.
@@ -80,12 +92,28 @@ func (r *reply) send(w http.ResponseWriter) {
 	_, _ = w.Write(r.Text)
 }
 
-func (r *reply) encode() ([]byte, error) { return json.Marshal(r) }
+func (r *reply) encode() ([]byte, error) {
+	s := storedReply{r.Status, map[string][][]byte{}, r.Text}
+	for name, values := range r.Headers {
+		s.Headers[name] = make([][]byte, len(values)) // none keeps net/http from adding the header
+		for i, value := range values {
+			s.Headers[name][i] = []byte(value)
+		}
+	}
+	return json.Marshal(s)
+}
 
 func decodeReply(text []byte) (*reply, error) {
-	r := &reply{}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(r); err != nil || r.Status < 200 || r.Status > 999 {
+	var s storedReply
+	if err := json.Unmarshal(text, &s); err != nil || s.Status < 200 || s.Status > 999 {
 		return nil, errors.Join(errors.New("idempotency: the stored reply is damaged"), err)
+	}
+	r := &reply{Status: s.Status, Headers: http.Header{}, Text: s.Text}
+	for name, values := range s.Headers {
+		r.Headers[name] = make([]string, len(values))
+		for i, value := range values {
+			r.Headers[name][i] = string(value)
+		}
 	}
 	return r, nil
 }

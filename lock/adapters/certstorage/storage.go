@@ -16,6 +16,7 @@ import (
 // name, held with options o. All servers need the same data and locks. [lock.Options.MaxHold]
 // frees the lock of a server that hangs. A server whose lock was lost obtains its certificate
 // all the same, unless certmagic tries again: it has no context that ends. That costs an order.
+// [lock.Options.Fixed] and Heartbeat do not suit: certmagic renews only between attempts.
 func New(s certmagic.Storage, l *lock.Locker, o lock.Options) certmagic.Storage {
 	return &storage{data{s}, &locks{locker: l, options: o, held: map[string][]*lock.Lease{}}}
 }

@@ -7,6 +7,7 @@
 // Each record is a hash with an expiry. Its Redis user needs the commands hmget, hset and
 // pexpire, and evalsha and eval, on the keys that begin with the prefix. Redis that evicts keys,
 // or a failover that loses the last writes, loses replies as well: then the handler runs again.
+// Replies are stored as they are, with the cookies and secrets that they have.
 package redisreplies
 
 import (
