@@ -2,11 +2,13 @@ package pgstore_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
@@ -32,4 +34,22 @@ func TestReadingIsDroppedMeanwhile(t *testing.T) {
 	}
 	end()
 	dropping.Wait()
+}
+
+// A request that is late by a reading which is wrong, since the server's clock was set, has the next one
+// in time: it does not matter which reading took longer.
+func TestReadingIsReplacedWhenTheClockWasSet(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "replaced")
+	store := open(t, s, pgstore.Config{Schema: "replaced"})
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
+		for _, set := range []time.Duration{time.Hour, -time.Hour} {
+			h := hold(kind, fmt.Sprint(kind, set), "client:1")
+			store.SetReading(time.Now().Add(set)) // it took no time
+			_, err := store.Acquire(t.Context(), h)
+			require.ErrorIs(t, err, driver.ErrNotDone)
+			granted(t, store, h)
+		}
+	}
 }

@@ -41,7 +41,7 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	defer s.turns.take(ctx, namesOf(steps))()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
-	if err := s.read(ctx, unread); err != nil {
+	if err := s.read(ctx, w, unread); err != nil {
 		return err
 	}
 	for len(steps) > 0 {
@@ -72,11 +72,11 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 }
 
 // read reads the rows of steps.
-func (s *Store) read(ctx context.Context, steps []*step) error {
+func (s *Store) read(ctx context.Context, w *window, steps []*step) error {
 	if len(steps) == 0 {
 		return nil
 	}
-	return s.rows(ctx, s.sql.read, []any{namesOf(steps)}, steps)
+	return s.rows(ctx, w, s.sql.read, []any{namesOf(steps)}, steps)
 }
 
 func namesOf(steps []*step) []string {
@@ -105,7 +105,7 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 		}
 	}
 	args := []any{names, revs, owners, holds, ends, tokens, states, overs, w.ranged(), ats, kinds, ofs, messages}
-	if err := s.rows(ctx, s.sql.save, args, steps); err != nil {
+	if err := s.rows(ctx, w, s.sql.save, args, steps); err != nil {
 		return err
 	}
 	for _, st := range steps {
@@ -116,8 +116,8 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 	return nil
 }
 
-// rows sends a statement that returns the row of each step.
-func (s *Store) rows(ctx context.Context, sql string, args []any, steps []*step) error {
+// rows sends a statement that returns the row of each step. A clock out of w may have a wrong reading.
+func (s *Store) rows(ctx context.Context, w *window, sql string, args []any, steps []*step) error {
 	sent, got, isLate := time.Now(), 0, false
 	err := s.query(ctx, sql, args, func(rows pgx.Rows) error {
 		var r row
@@ -126,7 +126,7 @@ func (s *Store) rows(ctx context.Context, sql string, args []any, steps []*step)
 			return err
 		}
 		if steps[at-1].row = &r; got == 0 {
-			s.clock.renew(sent, r.clock, r.verdict == late)
+			s.clock.renew(sent, r.clock, !w.has(r.clock))
 		}
 		got++
 		isLate = isLate || r.verdict == late

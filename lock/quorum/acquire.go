@@ -244,7 +244,7 @@ func (s *Store) abandon(a *attempt, last bool) {
 			missing--
 		}
 		if last {
-			s.listeners.lacked(hold.Name, missing)
+			s.listeners.lacked(hold.Name, asked, missing)
 		}
 		switch {
 		case b.said == Done || b.maybeApplied():

@@ -224,6 +224,44 @@ func TestWakesWhenTheMissingNodeIsFree(t *testing.T) {
 	})
 }
 
+// A wake may come too early, since the node that was free has another holder by then. The next message
+// of the same release wakes the waiter again.
+func TestWakesAgainInTheSameRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := booths(3)
+		three, end := onNodes(t, all, []int{0, 1, 2})
+		defer end()
+		holder := &driver.Hold{Name: "a", Owner: "holder:1", Count: 1, TTL: time.Minute}
+		take := func(node int) {
+			answer, err := all[node].Acquire(t.Context(), holder)
+			require.NoError(t, err)
+			require.Equal(t, driver.Granted, answer.Verdict)
+		}
+		release := func(node int) {
+			held, err := all[node].Release(t.Context(), &driver.Hold{Name: "a", Owner: "holder:1"})
+			require.NoError(t, err)
+			require.True(t, held)
+		}
+		take(1)
+		take(2)
+		granted := make(chan *lock.Lease)
+		go func() {
+			lease, err := three.Mutex("a").Lock(context.Background())
+			assert.NoError(t, err)
+			granted <- lease
+		}()
+		time.Sleep(100 * time.Millisecond) // it lacks one node
+		take(0)
+		release(1)
+		time.Sleep(20 * time.Millisecond)
+		free := time.Now()
+		release(2)
+		lease := <-granted
+		require.Less(t, time.Since(free), 10*time.Millisecond)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // Two of three nodes do not exclude a holder on the third alone: such a step is no step of a move.
 func TestTwoOfThreeExcludeNoSingleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -84,12 +84,19 @@ func (l *listeners) each(name string, f func(*subscription)) {
 	}
 }
 
-// lacked records how many nodes an attempt on the lock called name lacked for a majority.
-func (l *listeners) lacked(name string, nodes int) {
+// lacked records how many nodes an attempt on the lock called name, which began at asked, lacked for
+// a majority. A late reply to an earlier attempt changes nothing.
+func (l *listeners) lacked(name string, asked time.Time, nodes int) {
 	l.each(name, func(sub *subscription) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		sub.missing = nodes
+		if asked.Before(sub.asked) || sub.closed {
+			return
+		}
+		sub.asked, sub.missing = asked, nodes
+		if sub.fresh >= sub.missing { // messages that came before the refusals of others
+			sub.wake()
+		}
 	})
 }
 
@@ -103,18 +110,19 @@ type subscription struct {
 	closed      bool                  // guarded by mu
 	parts       []driver.Subscription // guarded by mu; the nodes'
 	ownReleases []ownRelease          // guarded by mu; the last of each node
-	// missing is how many nodes the last attempt on the name lacked for a majority. If clients
-	// of a single node contend, as during a move, the release at that node is all to wait for:
-	// its queue leaves the lock to others for 10 ms only. Guarded by mu.
+	// missing is how many nodes the last attempt on the name lacked for a majority, and asked is
+	// when that began. If clients of a single node contend, as during a move, the release at that
+	// node is all to wait for: its queue leaves the lock to others for 10 ms only. Guarded by mu.
 	missing int
+	asked   time.Time
 
 	// A round begins with the first message and ends after gathering. A second message of
-	// one node after the wake is another release and begins a new round. All guarded by
+	// one node after a wake is another release and begins a new round. All guarded by
 	// mu.
-	reported []bool // the nodes that have reported a release in this round
-	count    int    // their number
-	woken    bool   // in this round
-	timer    *time.Timer
+	reported []bool      // the nodes that have reported a release in this round
+	fresh    int         // how many have done so since the last wake
+	woken    bool        // in this round
+	timer    *time.Timer // nil: no round
 }
 
 // add adds a node's subscription, or closes it if the whole is closed already.
@@ -146,8 +154,8 @@ func (sub *subscription) resume(node int, since time.Time) {
 	}
 }
 
-// note counts a node's message, and wakes the waiter if no more are missing. The caller
-// holds mu.
+// note counts a node's message, and wakes the waiter if no more are missing: again in a round, if the
+// attempt after the first wake lacked other nodes. The caller holds mu.
 func (sub *subscription) note(node int) {
 	if sub.reported[node] && sub.woken {
 		sub.begin()
@@ -156,10 +164,10 @@ func (sub *subscription) note(node int) {
 		return
 	}
 	sub.reported[node] = true
-	if sub.count++; sub.count == 1 {
+	if sub.timer == nil {
 		sub.arm()
 	}
-	if sub.count >= sub.missing {
+	if sub.fresh++; sub.fresh >= sub.missing {
 		sub.wake()
 	}
 }
@@ -167,7 +175,7 @@ func (sub *subscription) note(node int) {
 // begin starts a new round. The caller holds mu.
 func (sub *subscription) begin() {
 	clear(sub.reported)
-	sub.count, sub.woken = 0, false
+	sub.fresh, sub.woken = 0, false
 	if sub.timer != nil {
 		sub.timer.Stop()
 		sub.timer = nil
@@ -183,18 +191,18 @@ func (sub *subscription) arm() {
 		if sub.timer != timer || sub.closed {
 			return // of an earlier round
 		}
-		sub.wake()
+		if !sub.woken {
+			sub.wake()
+		}
 		sub.begin()
 	})
 	sub.timer = timer
 }
 
-// wake notifies the waiter, once in a round. The caller holds mu.
+// wake notifies the waiter. The caller holds mu.
 func (sub *subscription) wake() {
-	if !sub.woken {
-		sub.woken = true
-		sub.notify(driver.Notice{})
-	}
+	sub.fresh, sub.woken = 0, true
+	sub.notify(driver.Notice{})
 }
 
 // Close ends the subscription at all nodes.
