@@ -84,7 +84,8 @@
 // d. The same is true of a single store and three with it: two of the three lack it.
 //
 // The tokens of a lock continue if it is granted in each configuration. Those of a lock that
-// was not wanted in between grow by the nodes' clocks. docs/operating.md has the steps.
+// was not wanted in between grow by the nodes' clocks. On etcd alone they begin anew, and smaller:
+// a move from etcd continues them, one to etcd does not. docs/operating.md has the steps.
 //
 // # Kinds of lock
 //
