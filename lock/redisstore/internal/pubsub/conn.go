@@ -72,8 +72,8 @@ func newConn(s *Subscriber, n Node) *conn {
 	return cn
 }
 
-// add subscribes to channels at the server, without shards in one request, but to none that
-// has lost its listeners meanwhile. It may have waited for the connection to be made.
+// add subscribes to channels at the server in one request, but to none that has lost its
+// listeners meanwhile. It may have waited for the connection to be made.
 func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	select {
 	case cn.order <- struct{}{}:
@@ -155,7 +155,7 @@ func (cn *conn) remove(c *channel) {
 	}
 }
 
-// subscribe sends what subscribes to the channels. The first request makes the connection.
+// subscribe subscribes to the channels. The first request makes the connection.
 func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
 	select {
 	case <-cn.begun:
@@ -169,15 +169,10 @@ func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
 	for i, c := range channels {
 		names[i] = c.Name
 	}
-	if !cn.node.Sharded {
-		return cn.pubsub.Subscribe(ctx, names...)
+	if cn.node.Sharded {
+		return cn.pubsub.SSubscribe(ctx, names...)
 	}
-	for _, name := range names { // a request is for one slot; a latch with a hash tag has channels in two
-		if err := cn.pubsub.SSubscribe(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cn.pubsub.Subscribe(ctx, names...)
 }
 
 func (cn *conn) unsubscribe(ctx context.Context, name string) error {

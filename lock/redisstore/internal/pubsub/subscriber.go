@@ -78,6 +78,15 @@ type Node struct {
 	}
 }
 
+// most returns how many of so many channels one request subscribes to: with shards it is for one
+// slot, and a latch with a hash tag has channels in two.
+func (n Node) most(channels int) int {
+	if n.Sharded {
+		return 1
+	}
+	return channels
+}
+
 // Handler is a channel that a waiter subscribes to, and the parser of its messages.
 type Handler struct {
 	Channel Channel
@@ -178,9 +187,11 @@ func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 		ctx, cancel := context.WithDeadline(s.ctx, by)
 		defer cancel()
 		for _, p := range s.parts(ctx, added, s.fail) {
-			if err := s.attach(ctx, p.node, p.channels); err != nil {
-				for _, c := range p.channels {
-					s.fail(c, err)
+			for some := range slices.Chunk(p.channels, p.node.most(len(p.channels))) {
+				if err := s.attach(ctx, p.node, some); err != nil {
+					for _, c := range some {
+						s.fail(c, err)
+					}
 				}
 			}
 		}
