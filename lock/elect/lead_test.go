@@ -186,7 +186,11 @@ func TestSlowFollower(t *testing.T) {
 		var terms, latest atomic.Int64
 		ended := run(t.Context(), e, func(_ context.Context, term int64) error {
 			latest.Store(term)
-			if terms.Add(1) < 100 {
+			switch n := terms.Add(1); {
+			case n == 1: // which the follower is sure to see
+				time.Sleep(time.Minute)
+				return elect.ErrResign
+			case n < 100:
 				return elect.ErrResign
 			}
 			time.Sleep(time.Hour)
