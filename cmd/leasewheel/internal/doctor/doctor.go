@@ -196,14 +196,14 @@ func writeText(w io.Writer, r *driver.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SERVER\tVERSION\tROLE\tROUND TRIP\tCLOCK")
 	for _, s := range r.Servers {
-		trip, clock := "-", "-"
+		round, clock := "-", "-"
 		if s.WorstRoundTrip > 0 {
-			trip = fmt.Sprintf("%v, at most %v", output.Round(s.RoundTrip), output.Round(s.WorstRoundTrip))
+			round = fmt.Sprintf("%v, at most %v", output.Round(s.RoundTrip), output.Round(s.WorstRoundTrip))
 		}
 		if s.AheadError > 0 {
 			clock = clockText(s.Ahead, s.AheadError)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), orDash(output.Visible(s.Version)), orDash(output.Visible(s.Role)), trip, clock)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), orDash(output.Visible(s.Version)), orDash(output.Visible(s.Role)), round, clock)
 	}
 	if err := table.Flush(); err != nil {
 		return err
