@@ -39,12 +39,27 @@ type outage struct{ begin, end int }
 // plan is one round of a contender.
 type plan struct{ rest, patience, work time.Duration }
 
+// contend acquires the mutex a, if patience suffices, and works while it is held.
+func (p plan) contend(l *lock.Locker, r *referee) {
+	lease, err := l.Mutex("a").MaxWait(p.patience).Lock(context.Background())
+	if err != nil {
+		return
+	}
+	r.granted(lease)
+	select {
+	case <-lease.Lost():
+	case <-time.After(p.work):
+	}
+	r.done(lease)
+	_ = lease.Unlock(context.Background())
+}
+
 const worldTTL = time.Second
 
-// trip draws the fate of one request.
-var trip = rapid.Custom(func(t *rapid.T) mishap {
+// fate draws what becomes of one request.
+var fate = rapid.Custom(func(t *rapid.T) mishap {
 	m := mishap{}
-	switch rapid.IntRange(0, 9).Draw(t, "trip") {
+	switch rapid.IntRange(0, 9).Draw(t, "fate") {
 	case 0:
 		m.lost = true
 	case 1:
@@ -71,7 +86,7 @@ func drawWorld(t *rapid.T) *world {
 	for range n {
 		w.skews = append(w.skews, time.Duration(rapid.IntRange(-3600, 3600).Draw(t, "skew"))*unit)
 		w.fast = append(w.fast, rapid.Float64Range(0.99, 1.01).Draw(t, "fast"))
-		w.ways = append(w.ways, rapid.SliceOfN(trip, 1, 12).Draw(t, "way"))
+		w.ways = append(w.ways, rapid.SliceOfN(fate, 1, 12).Draw(t, "way"))
 		begin := rapid.IntRange(0, 60).Draw(t, "begin")
 		w.outages = append(w.outages, outage{begin, begin + rapid.IntRange(0, 40).Draw(t, "length")})
 	}
@@ -137,17 +152,7 @@ func (w *world) play(t *testing.T) (wrongs []string) {
 		work.Go(func() {
 			for _, p := range plans {
 				time.Sleep(p.rest)
-				lease, err := l.Mutex("a").MaxWait(p.patience).Lock(context.Background())
-				if err != nil {
-					continue
-				}
-				r.granted(lease)
-				select {
-				case <-lease.Lost():
-				case <-time.After(p.work):
-				}
-				r.done(lease)
-				_ = lease.Unlock(context.Background())
+				p.contend(l, r)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func drawMove(t *rapid.T) *move {
 	}
 	for range nodes {
 		m.skews = append(m.skews, time.Duration(rapid.IntRange(-3600, 3600).Draw(t, "skew"))*unit)
-		m.ways = append(m.ways, rapid.SliceOfN(trip, 1, 12).Draw(t, "way"))
+		m.ways = append(m.ways, rapid.SliceOfN(fate, 1, 12).Draw(t, "way"))
 	}
 	millis := func(most int, label string) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
@@ -109,17 +109,7 @@ func (m *move) play(t *testing.T) (wrongs []string) {
 				}
 				p := plans[n%len(plans)]
 				time.Sleep(p.rest + time.Millisecond)
-				lease, err := l.Mutex("a").MaxWait(p.patience).Lock(context.Background())
-				if err != nil {
-					continue
-				}
-				r.granted(lease)
-				select {
-				case <-lease.Lost():
-				case <-time.After(p.work):
-				}
-				r.done(lease)
-				_ = lease.Unlock(context.Background())
+				p.contend(l, r)
 			}
 		})
 	}
@@ -198,6 +188,17 @@ func TestHalfOfTheNodesRefuse(t *testing.T) {
 	})
 }
 
+// waits waits for the mutex a, and returns where its lease comes.
+func waits(t *testing.T, l *lock.Locker) <-chan *lock.Lease {
+	granted := make(chan *lock.Lease)
+	go func() {
+		lease, err := l.Mutex("a").Lock(context.Background())
+		assert.NoError(t, err)
+		granted <- lease
+	}()
+	return granted
+}
+
 // A quorum's waiter that lacks one node asks again as soon as that one is free, and does not wait for
 // messages of the others: during a move, clients of that node leave it free for 10 ms.
 func TestWakesWhenTheMissingNodeIsFree(t *testing.T) {
@@ -209,12 +210,7 @@ func TestWakesWhenTheMissingNodeIsFree(t *testing.T) {
 		defer endTwo()
 		held, err := single.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
-		granted := make(chan *lock.Lease)
-		go func() {
-			lease, err := two.Mutex("a").Lock(context.Background())
-			assert.NoError(t, err)
-			granted <- lease
-		}()
+		granted := waits(t, two)
 		time.Sleep(100 * time.Millisecond)
 		free := time.Now()
 		require.NoError(t, held.Unlock(t.Context()))
@@ -244,12 +240,7 @@ func TestWakesAgainInTheSameRelease(t *testing.T) {
 		}
 		take(1)
 		take(2)
-		granted := make(chan *lock.Lease)
-		go func() {
-			lease, err := three.Mutex("a").Lock(context.Background())
-			assert.NoError(t, err)
-			granted <- lease
-		}()
+		granted := waits(t, three)
 		time.Sleep(100 * time.Millisecond) // it lacks one node
 		take(0)
 		release(1)
