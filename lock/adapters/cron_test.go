@@ -1,6 +1,7 @@
 package adapters_test
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -69,4 +70,15 @@ func TestCronDay(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		require.EqualValues(t, 22, runs.Load())
 	})
+}
+
+// await receives from a channel.
+func await[T any](limit context.Context, t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-limit.Done():
+		require.NoError(t, limit.Err())
+	}
+	return v
 }

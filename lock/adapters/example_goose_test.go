@@ -3,6 +3,7 @@ package adapters_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	gooselock "github.com/pressly/goose/v3/lock"
@@ -53,10 +54,10 @@ func Example_gooseLocker() {
 	ctx := context.Background()
 	fmt.Println("locked:", locker.Lock(ctx, nil))
 	_, err := mutex.TryLock(ctx)
-	fmt.Println("another process:", err)
+	fmt.Println("another process waits:", errors.Is(err, lock.ErrNotAcquired))
 	fmt.Println("unlocked:", locker.Unlock(ctx, nil))
 	// Output:
 	// locked: <nil>
-	// another process: lock: "migrations" not acquired: held by another owner (TTL 30s)
+	// another process waits: true
 	// unlocked: <nil>
 }

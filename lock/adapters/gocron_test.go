@@ -8,78 +8,15 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
-	"github.com/google/uuid"
-	"github.com/jonboulle/clockwork"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/elect"
 	"github.com/leasewheel/leasewheel/lock/locktest"
-	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 const schedulers = 3
-
-// Each of 200 ticks runs in one of three schedulers, whose locks are on a real server. The
-// clocks are advanced by the test. Of a tick, the job ends when the other two have refused.
-func TestGocronRunsEachTickOnce(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	const ticks = 200
-	ran, skipped := make(chan int, schedulers), make(chan error, schedulers)
-	finish := make(chan struct{})
-	var clocks []*clockwork.FakeClock
-	for i := range schedulers {
-		clock := clockwork.NewFakeClock()
-		clocks = append(clocks, clock)
-		scheduler, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(jobLocker{locker: redisLocker(t, server)}))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, scheduler.Shutdown()) })
-		_, err = scheduler.NewJob(gocron.DurationJob(time.Minute), gocron.NewTask(func() {
-			ran <- i
-			<-finish
-		}), gocron.WithName("report"), gocron.WithEventListeners(
-			gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err }),
-			gocron.AfterJobRuns(func(uuid.UUID, string) { ran <- -1 }),
-		))
-		require.NoError(t, err)
-		scheduler.Start()
-	}
-	limit, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	locker := redisLocker(t, server)
-	counts := make([]int, schedulers)
-	for range ticks {
-		for _, clock := range clocks {
-			require.NoError(t, clock.BlockUntilContext(limit, 1), "it schedules no tick")
-			clock.Advance(time.Minute)
-		}
-		by := await(limit, t, ran)
-		counts[by]++
-		for range schedulers - 1 {
-			require.ErrorIs(t, await(limit, t, skipped), lock.ErrNotAcquired)
-		}
-		require.Empty(t, ran, "broken promise: a second scheduler runs the tick")
-		finish <- struct{}{}
-		require.Equal(t, -1, await(limit, t, ran))
-		free, err := locker.Mutex("job:report").Lock(limit) // the scheduler has unlocked
-		require.NoError(t, err)
-		require.NoError(t, free.Unlock(limit))
-	}
-	t.Logf("%d ticks, once each; by scheduler: %v", ticks, counts)
-}
-
-// await receives from a channel.
-func await[T any](limit context.Context, t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-limit.Done():
-		require.NoError(t, limit.Err())
-	}
-	return v
-}
 
 // Clocks that differ by seconds run no tick twice, though its job takes no time.
 func TestGocronWithDifferentClocks(t *testing.T) {
@@ -129,9 +66,9 @@ func TestGocronElector(t *testing.T) {
 				})
 			}()
 		}
+		time.Sleep(30 * time.Second) // counts are read between two ticks
 		for range schedulers {
 			leader := <-leaders
-			time.Sleep(30 * time.Second) // between two ticks
 			var before [schedulers]int32
 			for i := range counts {
 				before[i] = counts[i].Load()
