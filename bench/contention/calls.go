@@ -3,7 +3,6 @@ package contention
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,10 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls counts the runs of each of a server's commands, including those that scripts call.
-type Calls map[string]int64
+// Calls are the runs of each of a server's commands, including those that scripts call.
+type Calls map[string]Call
 
-// ReadCalls reads the counts of a server, or the sums of all masters of a cluster.
+// Call is how often a command has run, and how long in all: a script with what it calls.
+type Call struct {
+	Runs int64
+	Took time.Duration // in whole µs for all runs together
+}
+
+// ReadCalls reads the statistics of a server, or the sums of all masters of a cluster.
 func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error) {
 	all := make(Calls)
 	var mu sync.Mutex
@@ -28,12 +33,12 @@ func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error)
 		for name, stats := range info["Commandstats"] {
 			// A subcommand counts for its command: "cmdstat_client|setinfo".
 			name, _, _ = strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|")
-			text, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
+			var runs, micros int64
+			if _, err := fmt.Sscanf(stats, "calls=%d,usec=%d,", &runs, &micros); err != nil {
 				return fmt.Errorf("INFO commandstats: %q", stats)
 			}
-			all[name] += n
+			c := all[name]
+			all[name] = Call{Runs: c.Runs + runs, Took: c.Took + time.Duration(micros)*time.Microsecond}
 		}
 		return nil
 	}
@@ -50,9 +55,9 @@ func ReadCalls(ctx context.Context, client redis.UniversalClient) (Calls, error)
 // Since returns the calls after the earlier reading, without the reading itself.
 func (c Calls) Since(earlier Calls) Calls {
 	since := make(Calls)
-	for name, n := range c {
-		if n -= earlier[name]; n > 0 && name != "info" {
-			since[name] = n
+	for name, now := range c {
+		if runs := now.Runs - earlier[name].Runs; runs > 0 && name != "info" {
+			since[name] = Call{Runs: runs, Took: now.Took - earlier[name].Took}
 		}
 	}
 	return since
@@ -61,11 +66,11 @@ func (c Calls) Since(earlier Calls) Calls {
 // Split divides the calls by name: sent returns true for the commands that clients send, and
 // scripts call all others. The statistics do not distinguish them.
 func (c Calls) Split(sent func(name string) bool) (clients, scripts int64) {
-	for name, n := range c {
+	for name, call := range c {
 		if sent(name) {
-			clients += n
+			clients += call.Runs
 		} else {
-			scripts += n
+			scripts += call.Runs
 		}
 	}
 	return clients, scripts

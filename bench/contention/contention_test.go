@@ -325,10 +325,10 @@ func TestPortions(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	earlier := Calls{"evalsha": 10, "hset": 10}
-	later := Calls{"evalsha": 14, "hset": 18, "del": 3, "info": 2, "get": 0}
+	earlier := Calls{"evalsha": {10, time.Second}, "hset": {10, 2}}
+	later := Calls{"evalsha": {14, time.Minute}, "hset": {18, 5}, "del": {3, 0}, "info": {2, 1}, "get": {}}
 	since := later.Since(earlier)
-	assert.Equal(t, Calls{"evalsha": 4, "hset": 8, "del": 3}, since)
+	assert.Equal(t, Calls{"evalsha": {4, time.Minute - time.Second}, "hset": {8, 3}, "del": {3, 0}}, since)
 	clients, scripts := since.Split(func(name string) bool { return name == "evalsha" })
 	assert.EqualValues(t, 4, clients)
 	assert.EqualValues(t, 11, scripts)

@@ -102,6 +102,50 @@ func (d *directed) Close() error {
 	return d.client.Close()
 }
 
+// openPromised is the floor for what a lock of ours promises: an owner, a lease, a token that
+// grows even across a clock that is set back, nothing done by a request that arrives late, an
+// acquisition that leaves a free lock to waiters, and a release that wakes them. All else that
+// ours do is beyond it: waiters, holds, loss, renewal. With hash the lock is Redisson's.
+func openPromised(address string, hash bool) (contention.Locks, error) {
+	client := newClient(address)
+	scripts := map[bool][2]string{
+		false: {`if redis.call('exists', KEYS[2]) == 1 or not redis.call('set', KEYS[1], ARGV[2], 'nx', 'px', ARGV[3]) then return end`,
+			`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('del', KEYS[1])`},
+		true: {`if redis.call('exists', KEYS[1], KEYS[2]) ~= 0 then return end
+redis.call('hset', KEYS[1], ARGV[2], 1)
+redis.call('pexpire', KEYS[1], ARGV[3])`,
+			`if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end`},
+	}[hash]
+	acquire := redis.NewScript(`
+local now = redis.call('time')
+local micros = now[1] * 1000000 + now[2]
+if micros > tonumber(ARGV[1]) then return end
+` + scripts[0] + `
+local token = string.format('%.0f', micros)
+local last = redis.call('set', KEYS[3], token, 'get')
+if last and last >= token then redis.call('set', KEYS[3], last + 1); return last + 1 end
+return micros`)
+	release := redis.NewScript(scripts[1] + `
+redis.call('publish', KEYS[2], 0)
+return 1`)
+	for _, s := range []*redis.Script{acquire, release} {
+		if err := s.Load(context.Background(), client).Err(); err != nil {
+			return nil, err
+		}
+	}
+	return acquirer{Closer: client, acquire: func(ctx context.Context, name string) (func(context.Context) error, error) {
+		owner, keys := rand.Text(), []string{name, name + ":queue", name + ":token"}
+		by := time.Now().Add(driver.DefaultTTL).UnixMicro()
+		if err := client.EvalSha(ctx, acquire.Hash(), keys, by, owner, driver.DefaultTTL.Milliseconds()).Err(); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			return client.EvalSha(ctx, release.Hash(), keys[:2], owner).Err()
+		}, nil
+	}}, nil
+}
+
 // openPops uses a list with one element as a lock, whose queue Redis keeps. Each waiter has a
 // connection of its own. Locks of dead clients are never released.
 func openPops(address string) (contention.Locks, error) {

@@ -104,7 +104,7 @@ func held(b *testing.B, server *redistest.Server, keeper holder, names []string,
 		}
 		left += n
 	}
-	renewed := float64(counter.at[1].Since(counter.at[0])["pexpire"])
+	renewed := float64(counter.at[1].Since(counter.at[0])["pexpire"].Runs)
 	b.ReportMetric(memoryEach, "B/lock")
 	b.ReportMetric(float64(now.Since(client).CPU)/renewed, "cpu-ns/renewal")
 	b.ReportMetric(float64(counter.cpu())/renewed, "server-cpu-ns/renewal")

@@ -68,6 +68,8 @@ var impls = []impl{
 	}},
 	{name: "directed", open: openDirected},
 	{name: "blpop", sends: []string{"blpop", "lpush"}, open: openPops},
+	{name: "promised", pairsOnly: true, open: func(address string) (contention.Locks, error) { return openPromised(address, false) }},
+	{name: "promised-redisson", pairsOnly: true, open: func(address string) (contention.Locks, error) { return openPromised(address, true) }},
 	{name: "grouped", sends: []string{"set"}, pairsOnly: true, open: openGrouped},
 	{name: "autopipelined", sends: []string{"set"}, pairsOnly: true, open: openAutopipelined},
 }

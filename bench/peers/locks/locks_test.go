@@ -55,7 +55,24 @@ func (i impl) pairs(b *testing.B, goroutines, names int, tcp bool) {
 		b.ReportMetric(float64(calls.cpu())/float64(p.Count), "server-cpu-ns/pair")
 		b.ReportMetric(commands/float64(p.Count), "commands/pair")
 		b.ReportMetric(inner/float64(p.Count), "calls/pair")
+		calls.budget(b, float64(p.Count), "pair")
 		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// BenchmarkBudget shows what the price of a pair is made of, beside a floor that keeps the same
+// promises.
+func BenchmarkBudget(b *testing.B) {
+	for _, name := range []string{"leasewheel", "promised-redisson", "leasewheel-plain", "promised", "redsync"} {
+		i, err := find(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("impl="+name, func(b *testing.B) {
+			for _, goroutines := range []int{1, 16, 128} {
+				b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { i.pairs(b, goroutines, 64, true) })
+			}
+		})
 	}
 }
 
@@ -114,6 +131,7 @@ func (i impl) handOver(b *testing.B, c contest) {
 		b.ReportMetric(float64(h.Overlaps), "overlaps")
 		b.ReportMetric(commands/each, "commands/hand-over")
 		b.ReportMetric(inner/each, "calls/hand-over")
+		b.ReportMetric(float64(calls.cpu())/each, "server-cpu-ns/hand-over")
 		b.ReportMetric(0, "ns/op")
 	}
 }

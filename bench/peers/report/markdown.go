@@ -33,6 +33,8 @@ var peers = map[string]string{
 	"blpop":              "another floor: a list with one element, a connection for each waiter",
 	"leasewheel-loose":   "the same, with fencing tokens that grow by the servers' clocks (`LooseTokens`)",
 	"delayqueue":         "`lock/delayqueue` with its defaults",
+	"promised":           "the floor of the same promises by hand-written scripts: owner, lease, growing token, deadline, waiters first, wake-up",
+	"promised-redisson":  "the same with a lock in Redisson's format",
 	"grouped":            "a floor: SET NX and a compare-and-delete by script, of all goroutines in one pipeline after the other, without waiting",
 	"batched":            "a floor: one goroutine that renews a list of locks in turn, by a script for 128 of them",
 	"tickers":            "redsync, with a goroutine and a ticker for each lock, as its users write",
@@ -77,6 +79,11 @@ All are explained below.
 		b.WriteString(lockComparisonText)
 		r.writeComparison(&b, lockImplementations, firstFigures(lockComparisons))
 	}
+	if rows := r.goalRows(budgetGoals); rows != nil {
+		r.section(&b, budgetText, "Budget")
+		writeTable(&b, []string{"what", "leasewheel", "the floor", "ratio", "limit", ""}, rows)
+		r.writeComparison(&b, budgetImplementations, budgetOf("1 goroutine", "Budget/goroutines=1"))
+	}
 	if rows := r.goalRows(heldGoals); rows != nil {
 		r.section(&b, heldText, "Held")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
@@ -118,6 +125,7 @@ limits.
 	}{
 		{"Timers", []string{"Schedule"}, implementations, comparisons},
 		{"Locks", []string{"Pairs", "HandOver", "Names", "Waiters"}, lockImplementations, lockComparisons},
+		{"What a pair is made of", []string{"Budget"}, budgetImplementations, budgetComparisons},
 		{"Held locks", []string{"Held"}, heldImplementations, heldComparisons},
 		{"Locks on a majority of servers", []string{"Quorum", "QuorumIll"}, quorumImplementations, quorumComparisons},
 		{"What is left on the server", []string{"Left"}, leftImplementations, leftComparisons},
@@ -190,6 +198,15 @@ the grants of each waiter: 1 if all got the same. **Commands** are those that th
 clients send, **calls** those that scripts add on the server, by its own statistics;
 requests that travel together in one script are one command. **Overlaps** are grants
 while another waiter held the lock.
+
+`
+
+const budgetText = `
+## What a pair is made of
+
+The floors keep the promises of a lock by the fewest calls, without what else a library does. A
+script costs more than its calls by what Redis needs to run Lua, and a server that has slept
+runs all of it from cold caches. [decisions.md](decisions.md) has what each call buys.
 
 `
 

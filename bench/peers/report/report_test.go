@@ -244,7 +244,7 @@ func TestNamesAgree(t *testing.T) {
 			}
 		}
 	}
-	for _, impl := range slices.Concat(implementations, lockImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
+	for _, impl := range slices.Concat(implementations, lockImplementations, budgetImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
 		if peers[impl] == "" {
 			t.Errorf("%s is not described", impl)
 		}
