@@ -204,9 +204,12 @@ while another waiter held the lock.
 const budgetText = `
 ## What a pair is made of
 
-The floors keep the promises of a lock by the fewest calls, without what else a library does. A
-script costs more than its calls by what Redis needs to run Lua, and a server that has slept
-runs all of it from cold caches. [decisions.md](decisions.md) has what each call buys.
+The floors keep the promises of a lock by the fewest calls, and do nothing else that a library
+does. To acquire, TIME buys the token, and that a late request does nothing; EXISTS, that the
+lock is free and waiters come first; SET, a token that grows when the clock is set back; HSET
+and PEXPIRE, the owner with its holds, and the lease. To release, EXISTS buys the grant to a
+waiter; HDEL, that only the owner releases; PUBLISH, the wake-up of Redisson's clients. The rest of
+a script is what Redis needs to run Lua, from cold caches when the server has slept.
 
 `
 
@@ -259,8 +262,8 @@ const repeatText = `
   since the memory is used again.
 - **Netty**: its producers push onto a queue and leave the rest to the worker. That takes less
   of the caller's time, and more of the processor's.
-- **Locks, 1 goroutine**: two scripts with eight calls, where redsync sends a SET and a script
-  with one. The rest is system calls, as many for both.
+- **Locks, 1 goroutine**: the promises cost this much, see what a pair is made of. redsync's SET
+  keeps fewer.
 - **Locks, 16 goroutines**: a batch has three requests, and each wakes a sleeping processor on
   either side, 30 to 50 µs.
 - **Locks, 128 goroutines**: a request, a lease, a timer and an owner for each in the client,
