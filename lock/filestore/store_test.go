@@ -337,6 +337,21 @@ func TestAFullPipe(t *testing.T) {
 	}
 }
 
+// A process may end after it was looked at and before it is watched.
+func TestAWatchThatComesTooLate(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	p, err := openFIFO(s.fd, "gone", func([]byte) {}, func() {})
+	require.NoError(t, err)
+	p.abandon()
+	ended := make(chan struct{})
+	s.peers.watch("gone", func() { close(ended) })
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the end of the process was not noticed")
+	}
+}
+
 // What another user could have prepared, or what other machines share, is refused.
 func TestFoldersThatAreRefused(t *testing.T) {
 	parent := t.TempDir()
