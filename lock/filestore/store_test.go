@@ -352,6 +352,19 @@ func TestAWatchThatComesTooLate(t *testing.T) {
 	}
 }
 
+// A process that is stopped in the middle of a sweep delays no Close.
+func TestCloseBesideAStoppedSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openIn(t, t.TempDir()+"/locks", bubbled("bubble", newMailboxes()))
+		stopped, err := s.open(t.Context(), pathOfClock, true)
+		require.NoError(t, err)
+		defer stopped.close()
+		begin := time.Now()
+		require.NoError(t, s.Close())
+		assert.LessOrEqual(t, time.Since(begin), closeSweep)
+	})
+}
+
 // What another user could have prepared, or what other machines share, is refused.
 func TestFoldersThatAreRefused(t *testing.T) {
 	parent := t.TempDir()

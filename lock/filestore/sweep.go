@@ -80,7 +80,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 
 // claimSweep reports whether a sweep is due, which is this store's then.
 func (s *Store) claimSweep() bool {
-	f, err := s.open(s.ending, pathOfClock, true)
+	f, err := s.openSoon(pathOfClock, true)
 	if err != nil {
 		return false
 	}
@@ -94,12 +94,17 @@ func (s *Store) claimSweep() bool {
 	return f.write(encode(c.code)) == nil
 }
 
+// openSoon opens a file for a sweep.
+func (s *Store) openSoon(path string, create bool) (*file, error) {
+	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
+	defer cancel()
+	return s.open(ctx, path, create)
+}
+
 // tidyFile frees what dead processes hold, and removes the file if nothing is left. It reports
 // whether something is left that ends, and whether it could use the file.
 func (s *Store) tidyFile(path string) (left, ok bool) {
-	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
-	defer cancel()
-	f, err := s.open(ctx, path, false)
+	f, err := s.openSoon(path, false)
 	if err != nil {
 		return true, errors.Is(err, unix.ENOENT)
 	}
@@ -120,9 +125,7 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 
 // forget removes the record of a client if it has ended. It reports whether it has not.
 func (s *Store) forget(path string) (left bool) {
-	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
-	defer cancel()
-	f, err := s.open(ctx, path, false)
+	f, err := s.openSoon(path, false)
 	if err != nil {
 		return false
 	}
