@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -306,6 +307,36 @@ func TestBrokenWrites(t *testing.T) {
 			f.close()
 		}
 	})
+}
+
+// What is read without a lock, beside writes, is found.
+func TestContentsBesideWrites(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	path := fileOf(pathOfLocks, "a")
+	content := make([]byte, 50_000)
+	write := func() {
+		f, err := s.open(context.Background(), path, true)
+		if assert.NoError(t, err) {
+			content[len(content)-1]++
+			assert.NoError(t, f.write(content))
+			f.close()
+		}
+	}
+	write()
+	var end atomic.Bool
+	var writes sync.WaitGroup
+	writes.Go(func() {
+		for !end.Load() && !t.Failed() {
+			write()
+		}
+	})
+	found := 0
+	for range 1000 {
+		s.contents(path, func([]byte) { found++ })
+	}
+	end.Store(true)
+	writes.Wait()
+	assert.Equal(t, 1000, found)
 }
 
 // A store whose pipe was full notifies its subscriptions: messages may have been lost.

@@ -170,7 +170,7 @@ func (s *Store) files(folder string) func(yield func(string) bool) {
 }
 
 // contents calls decode with the content of a file, which it does not lock: a writer leaves the
-// version before its own alone.
+// version before its own alone. It reads again what two writers have changed meanwhile.
 func (s *Store) contents(path string, decode func([]byte)) {
 	fd, err := openAt(s.fd, path, false)
 	if err != nil {
@@ -178,8 +178,11 @@ func (s *Store) contents(path string, decode func([]byte)) {
 	}
 	f := file{fd: fd}
 	defer unix.Close(fd)
-	if _, err := f.read(); err == nil && len(f.content) > 0 {
-		decode(f.content)
+	for range 10 {
+		if _, err := f.read(); err == nil && len(f.content) > 0 {
+			decode(f.content)
+			return
+		}
 	}
 }
 
