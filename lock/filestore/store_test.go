@@ -3,6 +3,7 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -200,6 +201,32 @@ func TestWhatIsRemoved(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		assert.Nil(t, s.sweeps, "nothing is left that ends")
+	})
+}
+
+// A sweep that cannot write, as while the file system is full, is followed by another one.
+func TestASweepThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		var full atomic.Bool
+		system.pwrite = func(fd int, b []byte, at int64) (int, error) {
+			if full.Load() && bytes.Contains(b, []byte("me:1")) { // not the folder's clock, which is overwritten
+				return 0, unix.ENOSPC
+			}
+			return syscall.Pwrite(fd, b, at)
+		}
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		acquire(t, other, hold(driver.KindRead, "a", "you:1"))
+		acquire(t, s, hold(driver.KindRead, "a", "me:1"))
+		time.Sleep(5 * sweepEvery)
+		_ = other.finish(peers.abandon)
+		full.Store(true)
+		time.Sleep(5 * sweepEvery)
+		full.Store(false)
+		time.Sleep(time.Hour)
+		names, err := s.names("")
+		require.NoError(t, err)
+		assert.Empty(t, names)
 	})
 }
 

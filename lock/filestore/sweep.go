@@ -113,8 +113,8 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 	ends, end := w.state.Ends()
 	if end && ends.Before(s.now()) && len(w.waits) == 0 {
 		f.remove()
-	} else if err = w.save(); err == nil {
-		left = end
+	} else {
+		left, err = end, w.save()
 	}
 	f.close()
 	if err == nil {
