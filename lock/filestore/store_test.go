@@ -124,20 +124,28 @@ func TestAReleaseWithoutItsMessage(t *testing.T) {
 	})
 }
 
-// A hold that is kept outlives its process.
+// A hold that is kept outlives its process, with all of its permits.
 func TestWhatIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
-		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
-		h := hold(driver.KindMutex, "a", "me:1")
-		acquire(t, mine, h)
-		h.Count, h.Keep = 0, time.Minute
-		held, err := mine.Release(t.Context(), h)
-		require.NoError(t, err)
-		require.True(t, held)
-		_ = mine.finish(peers.abandon)
-		assert.Equal(t, driver.Answer{Wait: time.Minute}, acquire(t, theirs, hold(driver.KindMutex, "a", "you:1")))
-	})
+	const permits = "00000000000000000000000000000001*2"
+	for kind, owners := range map[driver.Kind][2]string{driver.KindMutex: {"me:1", "you:1"}, driver.KindPermit: {permits, "1" + permits[1:]}} {
+		synctest.Test(t, func(t *testing.T) {
+			folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+			mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+			h, other := hold(kind, "a", owners[0]), hold(kind, "a", owners[1])
+			if kind == driver.KindPermit {
+				h.Semaphore.Permits, other.Semaphore.Permits = 2, 1
+				_, err := mine.Count(t.Context(), &driver.Count{Kind: kind, Name: "a", Op: driver.CountCreate, N: 2, Request: "1"})
+				require.NoError(t, err)
+			}
+			acquire(t, mine, h)
+			h.Count, h.Keep = 0, time.Minute
+			held, err := mine.Release(t.Context(), h)
+			require.NoError(t, err)
+			require.True(t, held)
+			_ = mine.finish(peers.abandon)
+			assert.Equal(t, driver.Answer{Wait: time.Minute}, acquire(t, theirs, other))
+		})
+	}
 }
 
 // With the next start of the system all locks have ended, and tokens are larger, although the
