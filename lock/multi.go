@@ -276,9 +276,8 @@ func (l *together) release(limitOf func(*Locker) limit, used bool) error {
 	}
 	work.Wait()
 	for i, stop := range l.stops {
-		if stop() { // the lease lives on under another hold, or note has not run yet
-			l.note(l.leases[i])
-		}
+		stop() // the lease may live on under another hold
+		l.note(l.leases[i])
 	}
 	l.mu.Lock()
 	l.ended = cmp.Or(l.loss(), ErrReleased)

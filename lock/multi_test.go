@@ -225,6 +225,25 @@ func TestMultiEndsWithItsUnlock(t *testing.T) {
 	})
 }
 
+// An Unlock that follows a member's loss at once ends the lease as lost.
+func TestMultiIsLostBeforeItsUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.StartMemory(t).Locker(t, lock.Config{})
+		leases, causes := make(chan *lock.Lease, 1), make(chan error, 1)
+		a := l.Mutex("a").With(lock.Options{MaxHold: time.Second, OnLost: func(error) {
+			all := <-leases
+			_ = all.Unlock(context.Background())
+			causes <- context.Cause(all.Context())
+		}})
+		for range 500 { // the goroutines of the loss run in any order
+			all, err := lock.All(a, l.Mutex("b")).Lock(t.Context())
+			require.NoError(t, err)
+			leases <- all
+			require.ErrorIs(t, <-causes, lock.ErrLost)
+		}
+	})
+}
+
 // An Unlock that fails for one lock returns its error, and still releases the others.
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

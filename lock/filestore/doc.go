@@ -31,7 +31,7 @@
 //
 // The folder must belong to the user alone (mode 700). It has a file for each name, and a named
 // pipe for each store, by which processes wake each other. What has ended is removed within a
-// minute or two, by any store that is open. Processes in containers share a folder if they run on
+// minute or two, by any store that is in use. Processes in containers share a folder if they run on
 // one kernel, as one user, in one time namespace.
 //
 // A pair of Lock and Unlock costs the store as much as five bare pairs of flock(2) with open and

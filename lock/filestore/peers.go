@@ -151,6 +151,9 @@ func (p *fifos) watch(id string, ended func()) {
 		return
 	}
 	fd, err := p.open(id)
+	if errors.Is(err, unix.ENXIO) { // its process has ended since it was looked at
+		p.running.Go(ended)
+	}
 	if err != nil {
 		return
 	}

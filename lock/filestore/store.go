@@ -311,7 +311,9 @@ func (w *work) address(messages []machine.Message) {
 func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
 	err = s.change(ctx, h.Name, func(w *work, now time.Time) (sent []machine.Message) {
 		if held, sent = w.state.Release(now, h); held && h.Count == 0 && h.Keep > 0 {
-			w.own(h.Owner, "")
+			for _, owner := range machine.OwnersOf(h) {
+				w.own(owner, "")
+			}
 		}
 		return sent
 	})

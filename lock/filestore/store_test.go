@@ -3,12 +3,14 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,20 +124,28 @@ func TestAReleaseWithoutItsMessage(t *testing.T) {
 	})
 }
 
-// A hold that is kept outlives its process.
+// A hold that is kept outlives its process, with all of its permits.
 func TestWhatIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
-		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
-		h := hold(driver.KindMutex, "a", "me:1")
-		acquire(t, mine, h)
-		h.Count, h.Keep = 0, time.Minute
-		held, err := mine.Release(t.Context(), h)
-		require.NoError(t, err)
-		require.True(t, held)
-		_ = mine.finish(peers.abandon)
-		assert.Equal(t, driver.Answer{Wait: time.Minute}, acquire(t, theirs, hold(driver.KindMutex, "a", "you:1")))
-	})
+	const permits = "00000000000000000000000000000001*2"
+	for kind, owners := range map[driver.Kind][2]string{driver.KindMutex: {"me:1", "you:1"}, driver.KindPermit: {permits, "1" + permits[1:]}} {
+		synctest.Test(t, func(t *testing.T) {
+			folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+			mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+			h, other := hold(kind, "a", owners[0]), hold(kind, "a", owners[1])
+			if kind == driver.KindPermit {
+				h.Semaphore.Permits, other.Semaphore.Permits = 2, 1
+				_, err := mine.Count(t.Context(), &driver.Count{Kind: kind, Name: "a", Op: driver.CountCreate, N: 2, Request: "1"})
+				require.NoError(t, err)
+			}
+			acquire(t, mine, h)
+			h.Count, h.Keep = 0, time.Minute
+			held, err := mine.Release(t.Context(), h)
+			require.NoError(t, err)
+			require.True(t, held)
+			_ = mine.finish(peers.abandon)
+			assert.Equal(t, driver.Answer{Wait: time.Minute}, acquire(t, theirs, other))
+		})
+	}
 }
 
 // With the next start of the system all locks have ended, and tokens are larger, although the
@@ -199,6 +209,32 @@ func TestWhatIsRemoved(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		assert.Nil(t, s.sweeps, "nothing is left that ends")
+	})
+}
+
+// A sweep that cannot write, as while the file system is full, is followed by another one.
+func TestASweepThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		var full atomic.Bool
+		system.pwrite = func(fd int, b []byte, at int64) (int, error) {
+			if full.Load() && bytes.Contains(b, []byte("me:1")) { // not the folder's clock, which is overwritten
+				return 0, unix.ENOSPC
+			}
+			return syscall.Pwrite(fd, b, at)
+		}
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		acquire(t, other, hold(driver.KindRead, "a", "you:1"))
+		acquire(t, s, hold(driver.KindRead, "a", "me:1"))
+		time.Sleep(5 * sweepEvery)
+		_ = other.finish(peers.abandon)
+		full.Store(true)
+		time.Sleep(5 * sweepEvery)
+		full.Store(false)
+		time.Sleep(time.Hour)
+		names, err := s.names("")
+		require.NoError(t, err)
+		assert.Empty(t, names)
 	})
 }
 
@@ -308,6 +344,36 @@ func TestBrokenWrites(t *testing.T) {
 	})
 }
 
+// What is read without a lock, beside writes, is found.
+func TestContentsBesideWrites(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	path := fileOf(pathOfLocks, "a")
+	content := make([]byte, 50_000)
+	write := func() {
+		f, err := s.open(context.Background(), path, true)
+		if assert.NoError(t, err) {
+			content[len(content)-1]++
+			assert.NoError(t, f.write(content))
+			f.close()
+		}
+	}
+	write()
+	var end atomic.Bool
+	var writes sync.WaitGroup
+	writes.Go(func() {
+		for !end.Load() && !t.Failed() {
+			write()
+		}
+	})
+	found := 0
+	for range 1000 {
+		s.contents(path, func([]byte) { found++ })
+	}
+	end.Store(true)
+	writes.Wait()
+	assert.Equal(t, 1000, found)
+}
+
 // A store whose pipe was full notifies its subscriptions: messages may have been lost.
 func TestAFullPipe(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
@@ -335,6 +401,34 @@ func TestAFullPipe(t *testing.T) {
 		p.close()
 		assert.Less(t, received.Load(), int64(sent))
 	}
+}
+
+// A process may end after it was looked at and before it is watched.
+func TestAWatchThatComesTooLate(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	p, err := openFIFO(s.fd, "gone", func([]byte) {}, func() {})
+	require.NoError(t, err)
+	p.abandon()
+	ended := make(chan struct{})
+	s.peers.watch("gone", func() { close(ended) })
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the end of the process was not noticed")
+	}
+}
+
+// A process that is stopped in the middle of a sweep delays no Close.
+func TestCloseBesideAStoppedSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openIn(t, t.TempDir()+"/locks", bubbled("bubble", newMailboxes()))
+		stopped, err := s.open(t.Context(), pathOfClock, true)
+		require.NoError(t, err)
+		defer stopped.close()
+		begin := time.Now()
+		require.NoError(t, s.Close())
+		assert.LessOrEqual(t, time.Since(begin), closeSweep)
+	})
 }
 
 // What another user could have prepared, or what other machines share, is refused.

@@ -80,7 +80,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 
 // claimSweep reports whether a sweep is due, which is this store's then.
 func (s *Store) claimSweep() bool {
-	f, err := s.open(s.ending, pathOfClock, true)
+	f, err := s.openSoon(pathOfClock, true)
 	if err != nil {
 		return false
 	}
@@ -94,12 +94,17 @@ func (s *Store) claimSweep() bool {
 	return f.write(encode(c.code)) == nil
 }
 
+// openSoon opens a file for a sweep.
+func (s *Store) openSoon(path string, create bool) (*file, error) {
+	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
+	defer cancel()
+	return s.open(ctx, path, create)
+}
+
 // tidyFile frees what dead processes hold, and removes the file if nothing is left. It reports
 // whether something is left that ends, and whether it could use the file.
 func (s *Store) tidyFile(path string) (left, ok bool) {
-	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
-	defer cancel()
-	f, err := s.open(ctx, path, false)
+	f, err := s.openSoon(path, false)
 	if err != nil {
 		return true, errors.Is(err, unix.ENOENT)
 	}
@@ -108,8 +113,8 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 	ends, end := w.state.Ends()
 	if end && ends.Before(s.now()) && len(w.waits) == 0 {
 		f.remove()
-	} else if err = w.save(); err == nil {
-		left = end
+	} else {
+		left, err = end, w.save()
 	}
 	f.close()
 	if err == nil {
@@ -120,9 +125,7 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 
 // forget removes the record of a client if it has ended. It reports whether it has not.
 func (s *Store) forget(path string) (left bool) {
-	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
-	defer cancel()
-	f, err := s.open(ctx, path, false)
+	f, err := s.openSoon(path, false)
 	if err != nil {
 		return false
 	}
@@ -167,7 +170,7 @@ func (s *Store) files(folder string) func(yield func(string) bool) {
 }
 
 // contents calls decode with the content of a file, which it does not lock: a writer leaves the
-// version before its own alone.
+// version before its own alone. It reads again what two writers have changed meanwhile.
 func (s *Store) contents(path string, decode func([]byte)) {
 	fd, err := openAt(s.fd, path, false)
 	if err != nil {
@@ -175,8 +178,11 @@ func (s *Store) contents(path string, decode func([]byte)) {
 	}
 	f := file{fd: fd}
 	defer unix.Close(fd)
-	if _, err := f.read(); err == nil && len(f.content) > 0 {
-		decode(f.content)
+	for range 10 {
+		if _, err := f.read(); err == nil && len(f.content) > 0 {
+			decode(f.content)
+			return
+		}
 	}
 }
 

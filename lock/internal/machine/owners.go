@@ -24,6 +24,14 @@ func (s *State) Owners() (owners []string) {
 	return append(owners, s.fair.order...)
 }
 
+// OwnersOf returns which of them have a hold.
+func OwnersOf(h *driver.Hold) []string {
+	if h.Kind == driver.KindPermit {
+		return idsOf(h)
+	}
+	return []string{h.Owner}
+}
+
 // Leave releases all that an owner of Owners has, as if it had done so itself. The permits that
 // a semaphore without leases has given stay taken: they have no owner.
 func (s *State) Leave(now time.Time, owner string) []Message {
