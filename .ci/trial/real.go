@@ -121,9 +121,9 @@ func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) o
 	command.Dir, command.Stdout, command.Stderr = p.Dir, &out, &out
 	command.WaitDelay = time.Second // a process that the test left has its output
 	alone(command)
-	watch := startMonitor(r.least)
+	watch, begun := startMonitor(r.least), time.Now()
 	err := command.Run()
-	o := outcome{stalls: watch.stop(), output: out.String()}
+	o := outcome{stalls: watch.stop(), output: out.String(), took: time.Since(begun)}
 	switch {
 	case err != nil:
 		o.output += fmt.Sprintf("%v\n", err)
@@ -145,7 +145,7 @@ func (r *realRun) report(p pkg, test string, v verdict, outcomes []outcome) {
 		} else if v == stalled {
 			word = passed
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s", word, p.ImportPath, test)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1fs", word, p.ImportPath, test, o.took.Seconds())
 		if o.stalls.count > 0 {
 			fmt.Fprintf(table, "\t%d stalls, longest %v", o.stalls.count, o.stalls.longest.Round(time.Millisecond))
 		}

@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // brokenPromise marks the line by which a test reports that a safety promise was broken: two
 // holders, a lost message, an early task. No stall of the machine excuses that.
@@ -11,6 +14,7 @@ type outcome struct {
 	passed bool
 	output string
 	stalls stalls
+	took   time.Duration
 }
 
 // verdict is what all runs of a test showed.
