@@ -172,6 +172,16 @@ release: ## Build what a release has into .cache/dist: binaries for all systems,
 reproduce: ## Build a release twice, from two folders and with two caches, and compare
 	.ci/release --twice
 
+.PHONY: api
+api: ## Compare what the modules export with their last tags; an incompatible change has to stand in the changelog
+	.ci/api
+
+VERSION ?= v0.1.0
+
+.PHONY: tags
+tags: ## Tag a clone as VERSION (v0.1.0), and build from its tags, without a replace, what users build
+	.ci/tag check $(VERSION)
+
 .PHONY: demo
 demo: ## Watch processes contend for one lock while holders freeze and die
 	go run ./cmd/leasewheel demo

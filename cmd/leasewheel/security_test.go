@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +22,8 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/idempotency"
+	"github.com/leasewheel/leasewheel/lock/idempotency/redisreplies"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -82,6 +86,7 @@ func TestLeastUser(t *testing.T) {
 		{"ReadWrite", []string{"read-write"}, useReadWriteLocks},
 		{"Semaphore", []string{"semaphore"}, useSemaphores},
 		{"Plain", []string{"plain"}, usePlainLocks},
+		{"Replies", []string{"replies"}, useReplies},
 		{"Replicas", []string{"replicas"}, useReplicatedLocks},
 		{"Inspect", all, func(t *testing.T, admin redis.UniversalClient, newClient func() redis.UniversalClient) {
 			useFairLocks(t, admin, newClient)
@@ -112,6 +117,29 @@ func TestLeastUser(t *testing.T) {
 			require.ErrorContains(t, err, "NOPERM", "another name")
 		})
 	}
+}
+
+// One pattern has the rights of the middleware for HTTP: to its locks, and to replies with the
+// same prefix.
+func TestLeastUserOfIdempotency(t *testing.T) {
+	t.Parallel()
+	rules := acl.RulesOf(acl.UsesOf("idempotency:*", func(flag string) bool { return flag == "replies" }))
+	server := redistest.Start(t, redistest.Config{Users: []string{"leasewheel on >secret " + strings.Join(rules, " ")}})
+	options := server.Options()
+	options.Username, options.Password = "leasewheel", "secret"
+	locker, store := newTestLocker(t, redis.NewClient(options))
+	once, err := idempotency.New(locker, redisreplies.New(store, "idempotency:"), idempotency.Config{})
+	require.NoError(t, err)
+	h := once(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, replayed := range []string{"", "true"} {
+		r := httptest.NewRequest(http.MethodPost, "/orders", http.NoBody)
+		r.Header.Set("Idempotency-Key", "42")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, replayed, w.Header().Get("Idempotent-Replayed"))
+	}
+	assert.Empty(t, refused(t, server.Client(t)))
 }
 
 func TestLeastUserInCluster(t *testing.T) {
@@ -190,6 +218,20 @@ func useLocks(t *testing.T, admin redis.UniversalClient, newClient func() redis.
 	require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 	require.NoError(t, <-granted)
 	require.NoError(t, second.Close()) // and is no longer subscribed
+}
+
+// useReplies loads and replaces a stored reply.
+func useReplies(t *testing.T, _ redis.UniversalClient, newClient func() redis.UniversalClient) {
+	t.Helper()
+	_, store := newTestLocker(t, newClient())
+	replies := redisreplies.New(store, "orders:")
+	for _, token := range []int64{0, 1} {
+		record, err := replies.Load(t.Context(), "42")
+		require.NoError(t, err)
+		require.Equal(t, token, record.Token)
+		_, err = replies.Swap(t.Context(), "42", idempotency.Record{Token: 1}, time.Minute)
+		require.NoError(t, err)
+	}
 }
 
 // useFairLocks makes waiters of a fair lock queue, give up, die, come back among

@@ -68,7 +68,8 @@ func From(ctx context.Context) (a Attempt, ok bool) {
 }
 
 // New returns a middleware with locks of l, whose store must count fencing tokens. Processes
-// that share keys need the same locks and replies. The error is a value of c out of range.
+// that share keys need the same locks and replies. An error means that a value of c, or of its
+// Lock, is out of range, or that l is closed.
 func New(l *lock.Locker, replies Replies, c Config) (middleware func(next http.Handler) http.Handler, err error) {
 	if c.Keep < 0 || c.MaxBody < 0 || c.MaxReply < 0 {
 		return nil, errors.New("idempotency: Config.Keep, MaxBody or MaxReply is negative")
@@ -78,6 +79,12 @@ func New(l *lock.Locker, replies Replies, c Config) (middleware func(next http.H
 	}
 	if l == nil || replies == nil {
 		return nil, errors.New("idempotency: the locker or the replies are nil")
+	}
+	// An attempt whose context has ended examines the options and requests nothing.
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := l.Mutex("idempotency").With(c.Lock).TryLock(ended); !errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("idempotency: %w", err)
 	}
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)

@@ -137,12 +137,23 @@ func TestRefusals(t *testing.T) {
 	optional := wrap(t, l, idempotency.NewMemory(), idempotency.Config{Optional: true}, counted(&calls))
 	require.Equal(t, "3", post(optional, "", "body").Body.String())
 	require.Equal(t, http.StatusBadRequest, post(optional, `"a`, "body").Code)
-	for _, c := range []idempotency.Config{{Keep: -1}, {MaxBody: -1}, {MaxReply: -1}, {Lock: lock.Options{Heartbeat: time.Second}}} {
+	for _, c := range []idempotency.Config{
+		{Keep: -1},
+		{MaxBody: -1},
+		{MaxReply: -1},
+		{Lock: lock.Options{Heartbeat: time.Second}},
+		{Lock: lock.Options{TTL: time.Nanosecond}},
+		{Lock: lock.Options{Fixed: true, Passes: 1}},
+		{Lock: lock.Options{MinHold: time.Hour, MaxHold: time.Minute}},
+	} {
 		_, err := idempotency.New(l, idempotency.NewMemory(), c)
-		require.Error(t, err)
+		require.Error(t, err, "%+v", c)
 	}
 	_, err := idempotency.New(nil, idempotency.NewMemory(), idempotency.Config{})
 	require.Error(t, err)
+	require.NoError(t, l.Close())
+	_, err = idempotency.New(l, idempotency.NewMemory(), idempotency.Config{})
+	require.ErrorIs(t, err, lock.ErrClosed)
 }
 
 // What http.StripPrefix removes belongs to the target: the middleware of one path does not replay

@@ -13,3 +13,4 @@ package certstorage
 //
 // Locks for certmagic: storage.go.
 // Tests: storage_test.go.
+// Planted: 256, 257.

@@ -4,8 +4,9 @@
 //	locker, err := lock.New(store, lock.Config{})
 //	once, err := idempotency.New(locker, redisreplies.New(store, "idempotency:"), idempotency.Config{})
 //
-// Each record is a hash with an expiry. Its Redis user needs the commands hmget, hset and
-// pexpire, and evalsha and eval, on the keys that begin with the prefix. Redis that evicts keys,
+// Each record is a hash with an expiry, in a key that begins with leasewheel_reply: and the prefix.
+// "leasewheel acl --replies 'idempotency:*'" prints the rights to them and to the locks, whose
+// names begin with idempotency:. Redis that evicts keys,
 // or a failover that loses the last writes, loses replies as well: then the handler runs again.
 // Replies are stored as they are, with the cookies and secrets that they have.
 package redisreplies
@@ -30,8 +31,8 @@ var (
 	swapScript = redisstore.NewScript(files, "swap.lua")
 )
 
-// New returns replies on the server of s, in keys that begin with prefix. It is not the prefix
-// of the store, which is for locks.
+// New returns replies on the server of s. The prefix tells services apart that share it. It is
+// not the prefix of the store, which is for locks.
 func New(s *redisstore.Store, prefix string) idempotency.Replies { return &replies{s, prefix} }
 
 type replies struct {
@@ -39,12 +40,15 @@ type replies struct {
 	prefix string
 }
 
+// keysOf returns the key of a record: never that of its lock, whatever the prefix.
+func (r *replies) keysOf(key string) []string { return []string{"leasewheel_reply:" + r.prefix + key} }
+
 func (r *replies) Load(ctx context.Context, key string) (idempotency.Record, error) {
-	return recordOf(r.store.Run(ctx, loadScript, []string{r.prefix + key}))
+	return recordOf(r.store.Run(ctx, loadScript, r.keysOf(key)))
 }
 
 func (r *replies) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
-	return recordOf(r.store.Run(ctx, swapScript, []string{r.prefix + key}, next.Token, next.Fingerprint, next.Reply, max(keep.Milliseconds(), 1)))
+	return recordOf(r.store.Run(ctx, swapScript, r.keysOf(key), next.Token, next.Fingerprint, next.Reply, max(keep.Milliseconds(), 1)))
 }
 
 var errForeign = errors.New("redisreplies: the key has no record")

@@ -101,25 +101,47 @@ func TestRecords(t *testing.T) {
 		_, err := replies.Swap(t.Context(), "key", idempotency.Record{Token: 1}, time.Hour)
 		require.NoError(t, err)
 		client := server.Client(t)
-		require.Equal(t, time.Hour, client.PTTL(t.Context(), "replies:key").Val())
+		require.Equal(t, time.Hour, client.PTTL(t.Context(), "leasewheel_reply:replies:key").Val())
 		time.Sleep(time.Hour)
 		r, err := replies.Load(t.Context(), "key")
 		require.NoError(t, err)
 		require.Zero(t, r.Token)
 
-		require.NoError(t, client.Set(t.Context(), "replies:text", "x", 0).Err())
-		require.NoError(t, client.HSet(t.Context(), "replies:hash", "token", "x").Err())
+		require.NoError(t, client.Set(t.Context(), "leasewheel_reply:replies:text", "x", 0).Err())
+		require.NoError(t, client.HSet(t.Context(), "leasewheel_reply:replies:hash", "token", "x").Err())
 		for _, key := range []string{"text", "hash"} {
 			_, err = replies.Load(t.Context(), key)
 			require.Error(t, err)
 			_, err = replies.Swap(t.Context(), key, idempotency.Record{Token: 1}, time.Hour)
 			require.Error(t, err)
 		}
-		require.Equal(t, "x", client.HGet(t.Context(), "replies:hash", "token").Val())
+		require.Equal(t, "x", client.HGet(t.Context(), "leasewheel_reply:replies:hash", "token").Val())
 		server.Disconnect()
 		_, err = replies.Load(t.Context(), "key")
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		server.Reconnect()
+	})
+}
+
+// A record never has the key of its lock: after an attempt without a reply the handler runs again,
+// also with the prefix that the locks' names have.
+func TestRecordIsNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.Start(t).Store(t)
+		locker, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		defer locker.Close()
+		once, err := idempotency.New(locker, redisreplies.New(store, "idempotency:"), idempotency.Config{})
+		require.NoError(t, err)
+		status := http.StatusServiceUnavailable
+		h := once(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		for _, status = range []int{http.StatusServiceUnavailable, http.StatusCreated} {
+			r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader("two books"))
+			r.Header.Set("Idempotency-Key", `"8e03978e"`)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			require.Equal(t, status, w.Code)
+		}
 	})
 }
 

@@ -24,6 +24,11 @@ func Uses(pattern string) (uses []Use) {
 	for _, u := range redisstore.Uses(pattern) {
 		uses = append(uses, Use{Use: u})
 	}
+	// Package redisreplies has the scripts, and net/http, which would be 2 MB more of this binary.
+	uses = append(uses, Use{Use: redisstore.Use{
+		Flag: "replies", Name: "stored replies of package redisreplies, and their locks: idempotency:*",
+		Keys: []string{"leasewheel_reply:" + pattern}, Commands: []string{"hmget", "hset", "pexpire", "time"},
+	}})
 	uses[0].Name += " (default, if no other use is named)"
 	queue := Use{Use: delayqueue.Use(pattern), Apart: true}
 	for _, u := range []*Use{&uses[0], &queue} {
