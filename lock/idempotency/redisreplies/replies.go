@@ -31,7 +31,7 @@ var (
 	swapScript = redisstore.NewScript(files, "swap.lua")
 )
 
-// New returns replies on the server of s. The prefix tells services apart that share it. It is
+// New returns replies on the server of s. Services that share it have different prefixes. It is
 // not the prefix of the store, which is for locks.
 func New(s *redisstore.Store, prefix string) idempotency.Replies { return &replies{s, prefix} }
 
