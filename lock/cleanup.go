@@ -40,7 +40,8 @@ type leftover struct {
 	// final is when no earlier request for the hold can be applied any more. A release
 	// that is sent after it, and confirmed, is final.
 	final time.Time
-	// expiry is when the store has dropped the hold by itself.
+	// expiry is when the store has dropped the hold by itself. Permits that are owed are not
+	// given back later: the store forgets whether they were.
 	expiry time.Time
 	try    int
 	// timer postpones the next release.
@@ -126,7 +127,7 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 	if !unknownUntil.IsZero() {
 		left.final = unknownUntil.Add(driver.MaxLateness)
 	}
-	left.expiry = left.final.Add(lifetime(h))
+	left.expiry = left.final.Add(h.TTL)
 	left.hold.Count = 0
 	left.timer.InitOnWorker(c.locker.wheel, func() { c.resume(left) })
 	left.task.init(h.Name, h.Kind, func() { c.clean(left) })
@@ -136,14 +137,6 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 
 // hasNoTTL reports whether the store never drops the hold by itself.
 func (l *leftover) hasNoTTL() bool { return kinds[l.hold.Kind].endless }
-
-// lifetime is how long the store keeps the effect of the hold's request.
-func lifetime(h *driver.Hold) time.Duration {
-	if kinds[h.Kind].endless {
-		return 2 * h.TTL // the record of the request
-	}
-	return h.TTL
-}
 
 // accept counts a leftover, or returns false if its group has too many. The caller holds mu.
 func (c *cleanup) accept(left *leftover) bool {
@@ -211,6 +204,10 @@ func (c *cleanup) clean(left *leftover) {
 func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	l := c.locker
 	sent := time.Now()
+	if left.hold.Semaphore.Owed && !sent.Before(left.expiry) {
+		c.warn(left, "permits may not have been released: the store has not answered for too long", nil)
+		return 0, true
+	}
 	ctx, cancel := l.bound(c.ctx, driver.MaxTTL)
 	stop := context.AfterFunc(c.ctx, cancel)
 	_, err := l.store.Release(ctx, &left.hold)

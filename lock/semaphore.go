@@ -80,14 +80,14 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait time.Duration) er
 
 // hold returns a new hold of n permits.
 func (s *Semaphore) hold(n int64) *driver.Hold {
-	h := s.locker.newHold(driver.KindSemaphore, s.name, requestMemory/2)
+	h := s.locker.newHold(driver.KindSemaphore, s.name, repeatFor)
 	h.Semaphore.Permits = n
 	return h
 }
 
-// requestMemory is how long the store keeps a record of a request whose outcome may be
-// unknown here. No permit is lost in an outage that is not longer.
-const requestMemory = time.Hour
+// repeatFor is how long a request whose outcome may be unknown here is repeated. The store keeps
+// a record of it for twice that time. No permit is lost in an outage that is not longer.
+const repeatFor = time.Hour
 
 // Release returns n permits and wakes waiters. It does not check that they were taken. It is
 // bounded as [Lease.Unlock]. After an error of the store, such as [ErrUnavailable], the

@@ -259,3 +259,21 @@ func TestHeadForSeveralLeavesTheRest(t *testing.T) {
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }
+
+// A release is repeated no longer than the store remembers it: permits come back once, however
+// long an outage lasts.
+func TestAReleaseOfPermitsIsRepeatedForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, store := semaphoreOn(t, lock.Config{})
+		require.NoError(t, s.Acquire(t.Context(), 1))
+		store.set(func() { store.release = lostReply })
+		require.ErrorIs(t, s.Release(t.Context(), 1), lock.ErrUnavailable)
+		store.set(func() { store.release = lostRequest })
+		time.Sleep(2 * time.Hour)
+		store.set(func() { store.release = nil })
+		time.Sleep(time.Minute)
+		available, err := theirs.Available(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, int64(5), available)
+	})
+}

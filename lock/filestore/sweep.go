@@ -178,7 +178,7 @@ func (s *Store) contents(path string, decode func([]byte)) {
 	}
 	f := file{fd: fd}
 	defer unix.Close(fd)
-	for range 10 {
+	for range 100 {
 		if _, err := f.read(); err == nil && len(f.content) > 0 {
 			decode(f.content)
 			return
