@@ -3,17 +3,19 @@
 package main
 
 import (
+	"context"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
-	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
 )
@@ -21,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	connect.Register(postgres)
 	patient := func() { connect.RequestTimeout = commandtest.Patience }
-	commandtest.Main(m, root.NewCommand, patient, patient)
+	commandtest.Main(m, newCommand, patient, patient)
 }
 
 // onPostgres starts a server with the schema of locks, and returns the environment that names it.
@@ -83,4 +85,40 @@ func TestRefusals(t *testing.T) {
 			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
 		})
 	}
+}
+
+// A role with no other rights than the printed ones locks, in a schema of any name.
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	pgtest.Need(t)
+	server := pgtest.Start(t)
+	admin, err := pgx.Connect(t.Context(), server.URL())
+	require.NoError(t, err)
+	defer admin.Close(context.WithoutCancel(t.Context()))
+	apply := func(sql string) {
+		t.Helper()
+		_, err := admin.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+	}
+	apply(`CREATE ROLE "a shop" LOGIN; REVOKE ALL ON SCHEMA public FROM public`)
+	for schema, args := range map[string][]string{
+		"leasewheel":  {"sql"},
+		`my "locks"$`: {"sql", "--schema", `my "locks"$`},
+	} {
+		env := []string{"REDIS_URL=postgres:///postgres?user=a%20shop&host=" + server.Dir() + "&leasewheel_schema=" + url.PathEscape(schema)}
+		none := commandtest.Call(t, env, "ls")
+		assert.Equal(t, exit.Unavailable, none.Wait())
+		apply(commandtest.Ask(t, nil, exit.OK, args...))
+		refused := commandtest.Call(t, env, "ls")
+		assert.Equal(t, exit.Unavailable, refused.Wait())
+		apply(commandtest.Ask(t, nil, exit.OK, append(args, "--role", "a shop")...))
+		held := commandtest.Start(t, env, "run", "job", "-c", "echo held")
+		assert.Equal(t, "held", held.Line())
+		assert.Equal(t, exit.OK, held.Wait())
+	}
+	_, err = admin.Exec(t.Context(), "INSERT INTO leasewheel.migrations (version) VALUES (1000)")
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), commandtest.Ask(t, nil, exit.OK, "sql"), pgx.QueryExecModeSimpleProtocol)
+	require.ErrorContains(t, err, "newer version")
+	assert.Equal(t, exit.Usage, commandtest.Call(t, nil, "sql", "--schema", "").Wait())
 }

@@ -4,6 +4,8 @@ package main
 import (
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
@@ -11,5 +13,7 @@ import (
 
 func main() {
 	connect.Register(postgres)
-	os.Exit(exit.Execute(root.NewCommand(), os.Args[1:], os.Stderr))
+	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
 }
+
+func newCommand() *cobra.Command { return root.NewCommand(newSQLCommand()) }
