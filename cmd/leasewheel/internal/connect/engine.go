@@ -3,7 +3,6 @@ package connect
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -28,9 +27,11 @@ type Opened struct {
 // engines are the rows that [Register] has added, by scheme.
 var engines = map[string]Engine{}
 
-// elsewhere are the schemes of the engines that the command has as it is built from
-// cmd/leasewheel/engines/leasewheel.
-var elsewhere = []string{"postgres", "postgresql"}
+// elsewhere are the builds of the commands of cmd/leasewheel/engines, by the schemes of their engines.
+var elsewhere = map[string]string{
+	"postgres": "./leasewheel-postgres", "postgresql": "./leasewheel-postgres",
+	"etcd": "-tags grpcnotrace ./leasewheel-etcd",
+}
 
 // Register adds an engine to the table. A main function calls it before it executes the command.
 func Register(e Engine) {
@@ -45,8 +46,8 @@ func engineOf(rawURL string) (e Engine, ok bool, err error) {
 	if e, ok = engines[scheme]; ok {
 		return e, true, nil
 	}
-	if slices.Contains(elsewhere, scheme) {
-		return e, false, fmt.Errorf("%s:// is not in this command: a checkout has one with further engines, by go build ./leasewheel in cmd/leasewheel/engines", scheme)
+	if command, ok := elsewhere[scheme]; ok {
+		return e, false, fmt.Errorf("%s:// is not in this command, but in one of a checkout's cmd/leasewheel/engines: go build %s", scheme, command)
 	}
 	return e, false, nil
 }
@@ -60,5 +61,5 @@ func (s *Flags) openEngine(e Engine, rawURL string, c redisstore.Config) (*Serve
 	if err != nil {
 		return nil, err
 	}
-	return &Server{other: opened.Store, end: opened.Close, Address: opened.Address}, nil
+	return &Server{other: opened.Store, end: opened.Close, Engine: e.Schemes[0], Address: opened.Address}, nil
 }

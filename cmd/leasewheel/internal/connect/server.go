@@ -115,8 +115,10 @@ type Server struct {
 	files  *filestore.Store      // nil: the locks are not in files
 	other  driver.Store          // nil: the locks are on Redis, or in files
 	end    func() error          // of other
-	prefix string                // of the locks' keys
-	url    string                // a secret
+	// Engine is the scheme of another engine's URL. It is empty for Redis and for files.
+	Engine string
+	prefix string // of the locks' keys
+	url    string // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
 	Address string
 }

@@ -107,7 +107,7 @@ func (d *command) run(cmd *cobra.Command, args []string) error {
 	defer done() //nolint:errcheck // the report is complete by then
 	checker, ok := store.(driver.Checker)
 	if !ok {
-		return exit.Errorf(exit.Internal, "a %T cannot be examined", store)
+		return exit.UsageError(cmd, fmt.Errorf("doctor examines no server of %s", servers[0].Engine))
 	}
 	progress := terminal.StartMeter(os.Stderr, func() string { return "examining " + servers.Address() })
 	report, err := checker.Check(cmd.Context(), options)

@@ -1,4 +1,4 @@
-// Command leasewheel is github.com/leasewheel/leasewheel/cmd/leasewheel with locks on PostgreSQL as well.
+// Command leasewheel-postgres is github.com/leasewheel/leasewheel/cmd/leasewheel with locks on PostgreSQL as well.
 package main
 
 import (
