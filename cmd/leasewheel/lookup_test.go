@@ -356,7 +356,7 @@ func TestLookupTrouble(t *testing.T) {
 		"NAME is missing":                 {"unlock", "--force"},
 		"confirm with --force":            {"unlock", "a"},
 		"holds a control character":       {"unlock", "--force", "a\nb"},
-		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
+		"--store and --store-file exclude": {"ls", "--store", "redis://a", "--store-file", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
 			p := commandtest.Call(t, commandtest.Nowhere, args...)
@@ -372,7 +372,7 @@ func TestLookupTrouble(t *testing.T) {
 			assert.Equal(t, exit.Unavailable, p.Wait())
 			p.RequireOneLine("server 127.0.0.1:1: ")
 			assert.Empty(t, p.Stdout.String())
-			p = commandtest.Call(t, nil, append(args, "--redis=")...)
+			p = commandtest.Call(t, nil, append(args, "--store=")...)
 			assert.Equal(t, exit.Usage, p.Wait())
 			p.RequireOneLine("no server")
 		})

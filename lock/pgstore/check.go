@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -64,9 +63,8 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 		findings = append(findings, s.checkNotifications(ctx)...)
 	}
 	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
-	c := s.pool.Config().ConnConfig
 	server := driver.Server{
-		Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), ID: f.id, Version: "postgresql " + f.version, Role: "master",
+		Address: s.Address(), ID: f.id, Version: "postgresql " + f.version, Role: "master",
 		RoundTrip: f.roundTrip, WorstRoundTrip: f.worst, Ahead: f.ahead, AheadError: f.aheadError,
 	}
 	if f.standby {

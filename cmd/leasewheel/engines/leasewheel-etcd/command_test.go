@@ -3,9 +3,14 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -35,8 +41,9 @@ func TestMain(m *testing.M) {
 const impatient = "LEASEWHEEL_TEST_IMPATIENT"
 
 // startEtcd starts a server that ends with t, and returns its address. etcd chooses no free ports
-// of itself: others may take one meanwhile, so that it is started again.
-func startEtcd(t *testing.T) string {
+// of itself: others may take one meanwhile, so that it is started again. With TLS it has the
+// certificate and the key in two files.
+func startEtcd(t *testing.T, files ...string) string {
 	t.Helper()
 	path := os.Getenv("ETCD_SERVER")
 	if path == "" {
@@ -45,10 +52,15 @@ func startEtcd(t *testing.T) string {
 		path = strings.TrimSpace(string(out))
 	}
 	for begin := time.Now(); time.Since(begin) < commandtest.Patience; {
-		address, peer := freeAddress(t), freeAddress(t)
-		server := exec.Command(path, "--data-dir", t.TempDir(), "--listen-client-urls", "http://"+address, "--advertise-client-urls", "http://"+address,
+		address, peer, scheme, flags := freeAddress(t), freeAddress(t), "http://", []string(nil)
+		env, args := []string{"LEASEWHEEL_STORE=etcd://" + address}, []string{"ls"}
+		if files != nil {
+			scheme, flags = "https://", []string{"--cert-file", files[0], "--key-file", files[1]}
+			env, args = []string{"LEASEWHEEL_STORE=etcds://" + address}, []string{"ls", "--store-ca", files[0]}
+		}
+		server := exec.Command(path, append(flags, "--data-dir", t.TempDir(), "--listen-client-urls", scheme+address, "--advertise-client-urls", scheme+address,
 			"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer,
-			"--logger", "zap", "--log-level", "error")
+			"--logger", "zap", "--log-level", "error")...)
 		require.NoError(t, server.Start())
 		exited := make(chan struct{})
 		go func() {
@@ -59,7 +71,7 @@ func startEtcd(t *testing.T) string {
 			_ = server.Process.Kill()
 			<-exited
 		})
-		if commandtest.Call(t, []string{"REDIS_URL=etcd://" + address}, "ls").Wait() == exit.OK {
+		if commandtest.Call(t, env, args...).Wait() == exit.OK {
 			return address
 		}
 	}
@@ -79,7 +91,7 @@ func freeAddress(t *testing.T) string {
 func TestCommandsOnEtcd(t *testing.T) {
 	t.Parallel()
 	address := startEtcd(t)
-	env, apart := []string{"REDIS_URL=etcd://127.0.0.1:1," + address + "/apart"}, []string{"REDIS_URL=etcd://" + address}
+	env, apart := []string{"LEASEWHEEL_STORE=etcd://127.0.0.1:1," + address + "/apart"}, []string{"LEASEWHEEL_STORE=etcd://" + address}
 	for _, kind := range []string{"--fair=false", "--fair", "--read", "--write"} {
 		p := commandtest.Start(t, env, "run", kind, "--on-lost", "ignore", "nightly", "--", "sh", "-c", "echo begun; cat")
 		require.Equal(t, "begun", p.Line())
@@ -111,21 +123,68 @@ func TestRefusals(t *testing.T) {
 		"a queue":     {exit.Usage, "needs a server of Redis", url, []string{"queue", "stats", "a"}},
 		"a doctor":    {exit.Usage, "examines no server of etcd", "etcd://127.0.0.1:1", []string{"doctor"}},
 		"no host":     {exit.Usage, "is invalid", "etcd://me:" + commandtest.Secret + "@", []string{"ls"}},
-		"no password": {exit.Usage, "is invalid", "etcd://me@127.0.0.1", []string{"ls"}},
+		"no password": {exit.Usage, "a user and a password", "etcd://me@127.0.0.1", []string{"ls"}},
+		"no TLS":      {exit.Usage, "need a URL for TLS", url, []string{"ls", "--store-server-name", "a"}},
+		"a demo":      {exit.Usage, "needs a server of Redis", "etcd://127.0.0.1:1", []string{"demo", "--store", url}},
 		"a bad port":  {exit.Usage, "is invalid", url + "x" + commandtest.Secret, []string{"ls"}},
 		"a parameter": {exit.Usage, "is invalid", url + "/?password=" + commandtest.Secret, []string{"ls"}},
 		"PostgreSQL":  {exit.Usage, "leasewheel-postgres", "postgres://127.0.0.1", []string{"ls"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			p := commandtest.Call(t, []string{"REDIS_URL=" + c.url}, c.args...)
+			p := commandtest.Call(t, []string{"LEASEWHEEL_STORE=" + c.url}, c.args...)
 			assert.Equal(t, c.code, p.Wait())
 			p.RequireOneLine(c.says)
 		})
 	}
 	for _, url := range []string{url, "etcd://127.0.0.1:1"} { // the first one's password is checked at once
-		p := commandtest.Start(t, []string{impatient + "=1", "REDIS_URL=" + url}, "ls")
+		p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + url}, "ls")
 		assert.Equal(t, exit.Unavailable, p.Wait())
 		p.RequireOneLine("server 127.0.0.1:1")
+	}
+}
+
+// A certificate's authority comes from a flag, and so does the password of a user.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // for its certificate
+	web.Close()
+	pair := web.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	file := func(kind string, text []byte) string {
+		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
+	}
+	ca := file("CERTIFICATE", pair.Certificate[0])
+	url := "etcds://" + startEtcd(t, ca, file("PRIVATE KEY", key))
+	config, _, err := parse(url)
+	require.NoError(t, err)
+	config.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	config.TLS.RootCAs.AddCert(web.Certificate())
+	client, err := clientv3.New(config)
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.UserAdd(t.Context(), "root", commandtest.Secret)
+	require.NoError(t, err)
+	_, err = client.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = client.AuthEnable(t.Context())
+	require.NoError(t, err)
+	right, wrong := commandtest.PrivateFile(t, commandtest.Secret+"\n"), commandtest.PrivateFile(t, "wrong")
+	for what, c := range map[string]struct {
+		code  int
+		flags []string
+	}{
+		"file":           {exit.OK, []string{"--store-user", "root", "--store-password-file", right}},
+		"command":        {exit.OK, []string{"--store-user", "root", "--store-password-command", "cat " + right}},
+		"wrong password": {exit.Unavailable, []string{"--store-user", "root", "--store-password-file", wrong}},
+		"no user":        {exit.Usage, []string{"--store-password-file", right}},
+		"no password":    {exit.Unavailable, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := commandtest.Start(t, []string{"LEASEWHEEL_STORE=" + url}, slices.Concat([]string{"run", "--store-ca", ca}, c.flags, []string{"a", "--", "true"})...)
+			assert.Equal(t, c.code, p.Wait())
+			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
+		})
 	}
 }

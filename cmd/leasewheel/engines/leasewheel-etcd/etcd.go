@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -19,13 +19,26 @@ import (
 )
 
 // etcd is the row of etcd: etcd://[user:password@]host[:port][,host[:port]…][/prefix], the members
-// of one cluster.
-var etcd = connect.Engine{Schemes: []string{"etcd"}, Open: openEtcd}
+// of one cluster; by TLS with etcds.
+var etcd = connect.Engine{Schemes: []string{"etcd", "etcds"}, Open: openEtcd}
 
-func openEtcd(rawURL string, _ *slog.Logger) (connect.Opened, error) {
+func openEtcd(rawURL string, a connect.Access) (connect.Opened, error) {
 	config, prefix, err := parse(rawURL)
 	if err != nil {
 		return connect.Opened{}, err
+	}
+	if strings.HasPrefix(rawURL, "etcds:") {
+		config.TLS = cmp.Or(a.TLS, &tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	if a.Credentials != nil { // etcd's client has no function for them
+		user, password, err := a.Credentials(context.Background())
+		if err != nil {
+			return connect.Opened{}, err
+		}
+		config.Username, config.Password = cmp.Or(user, config.Username), password
+	}
+	if (config.Username == "") != (config.Password == "") {
+		return connect.Opened{}, errors.New("an etcd:// server wants a user and a password, or neither")
 	}
 	client, err := clientv3.New(config)
 	if err != nil { // only a user's password is checked by now
@@ -53,7 +66,7 @@ func (b bounded) Get(ctx context.Context, key string, options ...clientv3.OpOpti
 // parse returns what a URL names. Package url accepts no more than one host. No error has a part of
 // the URL, which may have a password.
 func parse(rawURL string) (config clientv3.Config, prefix string, err error) {
-	errInvalid := errors.New("the etcd:// URL is invalid: accepted is etcd://[user:password@]host[:port][,host[:port]…][/prefix]")
+	errInvalid := errors.New("the etcd:// URL is invalid: accepted is etcd://[user[:password]@]host[:port][,host[:port]…][/prefix]")
 	config = clientv3.Config{
 		DialTimeout:          connect.RequestTimeout, // of the request for a user's token
 		DialKeepAliveTime:    10 * time.Second,
@@ -63,11 +76,11 @@ func parse(rawURL string) (config clientv3.Config, prefix string, err error) {
 	_, rest, _ := strings.Cut(rawURL, "://")
 	hosts, prefix, _ := strings.Cut(rest, "/")
 	if at := strings.LastIndex(hosts, "@"); at >= 0 {
-		name, password, ok := strings.Cut(hosts[:at], ":")
+		name, password, _ := strings.Cut(hosts[:at], ":")
 		var errName, errPassword error
 		config.Username, errName = url.PathUnescape(name)
 		config.Password, errPassword = url.PathUnescape(password)
-		if !ok || errName != nil || errPassword != nil || config.Username == "" {
+		if errName != nil || errPassword != nil {
 			return config, "", errInvalid
 		}
 		hosts = hosts[at+1:]

@@ -19,7 +19,7 @@ server.
 Run them as a user that may create the schema, or owns it.` + exit.PrintedCodes
 
 const sqlExample = `  leasewheel sql --role shop | psql -v ON_ERROR_STOP=1 orders
-  leasewheel run --redis 'postgres://shop@db/orders' nightly -- ./job`
+  leasewheel run --store 'postgres://shop@db/orders' nightly -- ./job`
 
 // newSQLCommand makes leasewheel sql.
 func newSQLCommand() *cobra.Command {

@@ -25,7 +25,7 @@ const long = `Doctor examines the servers on which locks are stored, and names e
 their settings, their state or the network break: version, eviction, memory,
 persistence, replicas, the rights of the user, clocks, round trips against --ttl.
 Of sentinels it examines the master and its replicas, of a cluster every master;
-several servers (--redis more than once) are also compared with each other.
+several servers (--store more than once) are also compared with each other.
 
 It acquires no lock and leaves nothing behind. It tries the rights on names that no
 client uses: on names that begin with NAME, of a user that may use only such. A right
