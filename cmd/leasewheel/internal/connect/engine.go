@@ -38,10 +38,10 @@ type Opened struct {
 // engines are the rows that [Register] has added, by scheme.
 var engines = map[string]Engine{}
 
-// elsewhere are the builds of the commands of cmd/leasewheel/engines, by the schemes of their engines.
+// elsewhere are the commands of cmd/leasewheel/engines by the schemes of their engines.
 var elsewhere = map[string]string{
-	"postgres": "./leasewheel-postgres", "postgresql": "./leasewheel-postgres",
-	"etcd": "-tags grpcnotrace ./leasewheel-etcd", "etcds": "-tags grpcnotrace ./leasewheel-etcd",
+	"postgres": "leasewheel-postgres", "postgresql": "leasewheel-postgres",
+	"etcd": "leasewheel-etcd", "etcds": "leasewheel-etcd",
 }
 
 // Register adds an engine to the table. A main function calls it before it executes the command.
@@ -58,7 +58,7 @@ func engineOf(rawURL string) (e Engine, ok bool, err error) {
 		return e, true, nil
 	}
 	if command, ok := elsewhere[scheme]; ok {
-		return e, false, fmt.Errorf("%s:// is not in this command, but in one of a checkout's cmd/leasewheel/engines: go build %s", scheme, command)
+		return e, false, fmt.Errorf("%s:// needs %s, of the same release, or built from cmd/leasewheel/engines", scheme, command)
 	}
 	return e, false, nil
 }
