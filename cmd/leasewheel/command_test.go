@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 		connect.LogTo = func(*slog.Logger) {}
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	}
-	commandtest.Main(m, root.NewCommand, inTests, func() {
+	commandtest.Main(m, func() *cobra.Command { return root.NewCommand() }, inTests, func() {
 		if limit, err := time.ParseDuration(os.Getenv(requestsTake)); err == nil {
 			connect.RequestTimeout, connect.ProbeTimeout = limit, limit
 		}

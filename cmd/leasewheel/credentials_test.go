@@ -34,23 +34,23 @@ func TestPasswordSources(t *testing.T) {
 		flags []string
 		code  int
 	}{
-		"file":                       {"", []string{"--redis-password-file", commandtest.PrivateFile(t, commandtest.Secret)}, 0},
-		"file with a newline":        {"", []string{"--redis-password-file", lines}, 0},
-		"file with CRLF":             {"", []string{"--redis-password-file", commandtest.PrivateFile(t, commandtest.Secret+"\r\n")}, 0},
-		"spaces are the password's":  {"", []string{"--redis-password-file", commandtest.PrivateFile(t, commandtest.Secret+" \n")}, exit.Unavailable},
-		"user of the URL":            {"alice@", []string{"--redis-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
-		"user of a flag":             {"", []string{"--redis-user", "alice", "--redis-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
-		"a flag's user, not the URL": {"bob@", []string{"--redis-user", "alice", "--redis-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
-		"another user's":             {"alice@", []string{"--redis-password-file", lines}, exit.Unavailable},
-		"command":                    {"", []string{"--redis-password-command", "cat " + lines}, 0},
-		"command, no newline":        {"alice@", []string{"--redis-password-command", "printf %s 'al!ce'"}, 0},
-		"command that logs":          {"", []string{"--redis-password-command", "echo " + commandtest.Secret + " >&2; cat " + lines}, 0},
-		"command that takes a while": {"", []string{"--redis-password-command", "sleep 1.5; cat " + lines}, 0},
-		"command that is wrong":      {"", []string{"--redis-password-command", "echo wrong"}, exit.Unavailable},
+		"file":                       {"", []string{"--store-password-file", commandtest.PrivateFile(t, commandtest.Secret)}, 0},
+		"file with a newline":        {"", []string{"--store-password-file", lines}, 0},
+		"file with CRLF":             {"", []string{"--store-password-file", commandtest.PrivateFile(t, commandtest.Secret+"\r\n")}, 0},
+		"spaces are the password's":  {"", []string{"--store-password-file", commandtest.PrivateFile(t, commandtest.Secret+" \n")}, exit.Unavailable},
+		"user of the URL":            {"alice@", []string{"--store-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
+		"user of a flag":             {"", []string{"--store-user", "alice", "--store-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
+		"a flag's user, not the URL": {"bob@", []string{"--store-user", "alice", "--store-password-file", commandtest.PrivateFile(t, "al!ce\n")}, 0},
+		"another user's":             {"alice@", []string{"--store-password-file", lines}, exit.Unavailable},
+		"command":                    {"", []string{"--store-password-command", "cat " + lines}, 0},
+		"command, no newline":        {"alice@", []string{"--store-password-command", "printf %s 'al!ce'"}, 0},
+		"command that logs":          {"", []string{"--store-password-command", "echo " + commandtest.Secret + " >&2; cat " + lines}, 0},
+		"command that takes a while": {"", []string{"--store-password-command", "sleep 1.5; cat " + lines}, 0},
+		"command that is wrong":      {"", []string{"--store-password-command", "echo wrong"}, exit.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := commandtest.Call(t, nil, append([]string{"ls", "--redis", "redis://" + test.user + address}, test.flags...)...)
+			p := commandtest.Call(t, nil, append([]string{"ls", "--store", "redis://" + test.user + address}, test.flags...)...)
 			assert.Equal(t, test.code, p.Wait())
 			if test.code == 0 {
 				assert.Empty(t, p.Stderr.String())
@@ -64,15 +64,15 @@ func TestPasswordSources(t *testing.T) {
 // What is wrong with a source of passwords is one line, at once, without the secret.
 func TestPasswordSourcesThatFail(t *testing.T) {
 	t.Parallel()
-	const file, command = "--redis-password-file", "--redis-password-command"
+	const file, command = "--store-password-file", "--store-password-command"
 	good := commandtest.PrivateFile(t, commandtest.Secret)
-	server := []string{"--redis", "redis://127.0.0.1:1"}
+	server := []string{"--store", "redis://127.0.0.1:1"}
 	for name, test := range map[string]struct {
 		flags []string
 		code  int
 		says  string
 	}{
-		"no file":             {[]string{file, "/nonexistent/password"}, exit.Usage, "--redis-password-file: open /nonexistent/password: no such file"},
+		"no file":             {[]string{file, "/nonexistent/password"}, exit.Usage, "--store-password-file: open /nonexistent/password: no such file"},
 		"a directory":         {[]string{file, t.TempDir()}, exit.Usage, "is a directory"},
 		"an empty file":       {[]string{file, commandtest.PrivateFile(t, "")}, exit.Usage, "the file has no password"},
 		"an empty line":       {[]string{file, commandtest.PrivateFile(t, "\r\n")}, exit.Usage, "the file has no password"},
@@ -82,27 +82,27 @@ func TestPasswordSourcesThatFail(t *testing.T) {
 		"a large file":        {[]string{file, commandtest.PrivateFile(t, strings.Repeat(commandtest.Secret, 64<<10))}, exit.Usage, "more than 65536 bytes"},
 		"an endless file":     {[]string{file, "/dev/zero"}, exit.Usage, "more than 65536 bytes"},
 		"no text":             {[]string{file, commandtest.PrivateFile(t, commandtest.Secret+"\xff")}, exit.Usage, "is no text"},
-		"a command fails":     {[]string{command, "echo " + commandtest.Secret + "; echo " + commandtest.Secret + " >&2; exit 3"}, exit.Unavailable, "--redis-password-command: exit status 3"},
-		"no command":          {[]string{command, "/nonexistent/command"}, exit.Unavailable, "--redis-password-command: exit status 127"},
-		"a command is killed": {[]string{command, "kill -9 $$"}, exit.Unavailable, "--redis-password-command: exit status 137"},
+		"a command fails":     {[]string{command, "echo " + commandtest.Secret + "; echo " + commandtest.Secret + " >&2; exit 3"}, exit.Unavailable, "--store-password-command: exit status 3"},
+		"no command":          {[]string{command, "/nonexistent/command"}, exit.Unavailable, "--store-password-command: exit status 127"},
+		"a command is killed": {[]string{command, "kill -9 $$"}, exit.Unavailable, "--store-password-command: exit status 137"},
 		"it prints nothing":   {[]string{command, "true"}, exit.Unavailable, "its output has no password"},
 		"it prints two lines": {[]string{command, "cat " + good + "; echo; cat " + good}, exit.Unavailable, "its output has more than one line"},
 		"it prints for ever":  {[]string{command, "head -c 1000000 /dev/zero"}, exit.Unavailable, "more than 65536 bytes"},
 
 		"both":                 {[]string{file, good, command, "true"}, exit.Usage, "exclude each other"},
-		"the URL has one":      {[]string{file, good, "--redis", "redis://:" + commandtest.Secret + "@127.0.0.1:1"}, exit.Usage, "password for the server, which is given apart"},
-		"a user alone":         {[]string{"--redis-user", "alice"}, exit.Usage, "--redis-user needs --redis-password-file or"},
-		"a sentinel's user":    {[]string{"--redis-sentinel-user", "alice"}, exit.Usage, "--redis-sentinel-user needs"},
-		"no sentinel":          {[]string{"--redis-sentinel-password-file", good}, exit.Usage, "needs a redis-sentinel:// URL"},
-		"no sentinel's file":   {[]string{"--redis", "redis-sentinel://127.0.0.1:1?master_name=m", "--redis-sentinel-password-file", "/nonexistent"}, exit.Usage, "--redis-sentinel-password-file: open /nonexistent"},
-		"a sentinel's twice":   {[]string{"--redis", "redis-sentinel://127.0.0.1:1?master_name=m&sentinel_password=" + commandtest.Secret, "--redis-sentinel-password-file", good}, exit.Usage, "password for the sentinels, which is given apart"},
-		"a name without TLS":   {[]string{"--redis-server-name", "redis.internal"}, exit.Usage, "need a rediss:// URL"},
+		"the URL has one":      {[]string{file, good, "--store", "redis://:" + commandtest.Secret + "@127.0.0.1:1"}, exit.Usage, "password for the server, which is given apart"},
+		"a user alone":         {[]string{"--store-user", "alice"}, exit.Usage, "--store-user needs --store-password-file or"},
+		"a sentinel's user":    {[]string{"--store-sentinel-user", "alice"}, exit.Usage, "--store-sentinel-user needs"},
+		"no sentinel":          {[]string{"--store-sentinel-password-file", good}, exit.Usage, "needs a redis-sentinel:// URL"},
+		"no sentinel's file":   {[]string{"--store", "redis-sentinel://127.0.0.1:1?master_name=m", "--store-sentinel-password-file", "/nonexistent"}, exit.Usage, "--store-sentinel-password-file: open /nonexistent"},
+		"a sentinel's twice":   {[]string{"--store", "redis-sentinel://127.0.0.1:1?master_name=m&sentinel_password=" + commandtest.Secret, "--store-sentinel-password-file", good}, exit.Usage, "password for the sentinels, which is given apart"},
+		"a name without TLS":   {[]string{"--store-server-name", "redis.internal"}, exit.Usage, "need a URL for TLS"},
 		"a flag without value": {[]string{file}, exit.Usage, "needs an argument"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			flags := test.flags
-			if !strings.Contains(strings.Join(flags, " "), "--redis ") {
+			if !strings.Contains(strings.Join(flags, " "), "--store ") {
 				flags = append(server, flags...)
 			}
 			p := commandtest.Call(t, nil, append([]string{"ls"}, flags...)...)
@@ -120,7 +120,7 @@ func TestPasswordCommandEndsWithLeasewheel(t *testing.T) {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "pids")
-			p := commandtest.Start(t, nil, "ls", "--redis", "redis://127.0.0.1:1", "--redis-password-command", commandtest.FamilyLine(file, "exec sleep 1000"))
+			p := commandtest.Start(t, nil, "ls", "--store", "redis://127.0.0.1:1", "--store-password-command", commandtest.FamilyLine(file, "exec sleep 1000"))
 			pids := commandtest.FamilyPIDs(t, file)
 			_ = p.Cmd.Process.Signal(sig) // fails if the limit of the command was over
 			p.Wait()
@@ -134,7 +134,7 @@ func TestPasswordCommandEndsWithLeasewheel(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pids")
 		// The first connection has its password. The command hangs for the next.
 		line := "[ -e " + file + ".once ] || { touch " + file + ".once; echo " + commandtest.Secret + "; exit; }; " + commandtest.FamilyLine(file, "exec sleep 1000")
-		p := commandtest.Start(t, nil, "watch", "-i", "100ms", "--redis", "redis://worker@"+address, "--redis-password-command", line)
+		p := commandtest.Start(t, nil, "watch", "-i", "100ms", "--store", "redis://worker@"+address, "--store-password-command", line)
 		require.Contains(t, p.Line(), "0 locks")
 		require.NoError(t, server.Client(t).Do(commandtest.Bounded(t), "client", "kill", "user", "worker").Err())
 		pids := commandtest.FamilyPIDs(t, file)
@@ -162,19 +162,19 @@ func TestSentinelPasswords(t *testing.T) {
 		flags          []string
 		code           int
 	}{
-		"both by file":              {"", "", []string{"--redis-password-file", ours, "--redis-sentinel-password-file", sentinels}, 0},
-		"a user at the sentinels":   {"", "", []string{"--redis-password-file", ours, "--redis-sentinel-user", "watcher", "--redis-sentinel-password-file", sentinels}, 0},
-		"the server's in the URL":   {":" + commandtest.Secret + "@", "", []string{"--redis-sentinel-password-file", sentinels}, 0},
-		"the sentinels' in the URL": {"", "&sentinel_password=" + url.QueryEscape(theirs), []string{"--redis-password-file", ours}, 0},
-		"before the host":           {url.UserPassword("", theirs).String() + "@", "", []string{"--redis-password-file", ours}, 0},
-		"the server's by a command": {"default@", "", []string{"--redis-password-command", "cat " + ours, "--redis-sentinel-password-file", sentinels}, 0},
-		"the two exchanged":         {"", "", []string{"--redis-password-file", sentinels, "--redis-sentinel-password-file", ours}, exit.Unavailable},
-		"no password for sentinels": {"", "", []string{"--redis-password-file", ours}, exit.Unavailable},
-		"no password for a server":  {"", "", []string{"--redis-sentinel-password-file", sentinels}, exit.Unavailable},
+		"both by file":              {"", "", []string{"--store-password-file", ours, "--store-sentinel-password-file", sentinels}, 0},
+		"a user at the sentinels":   {"", "", []string{"--store-password-file", ours, "--store-sentinel-user", "watcher", "--store-sentinel-password-file", sentinels}, 0},
+		"the server's in the URL":   {":" + commandtest.Secret + "@", "", []string{"--store-sentinel-password-file", sentinels}, 0},
+		"the sentinels' in the URL": {"", "&sentinel_password=" + url.QueryEscape(theirs), []string{"--store-password-file", ours}, 0},
+		"before the host":           {url.UserPassword("", theirs).String() + "@", "", []string{"--store-password-file", ours}, 0},
+		"the server's by a command": {"default@", "", []string{"--store-password-command", "cat " + ours, "--store-sentinel-password-file", sentinels}, 0},
+		"the two exchanged":         {"", "", []string{"--store-password-file", sentinels, "--store-sentinel-password-file", ours}, exit.Unavailable},
+		"no password for sentinels": {"", "", []string{"--store-password-file", ours}, exit.Unavailable},
+		"no password for a server":  {"", "", []string{"--store-sentinel-password-file", sentinels}, exit.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := "redis-sentinel://" + test.login + sentinel + "?master_name=" + redistest.MasterName + test.options
-			p := commandtest.Call(t, nil, append([]string{"ls", "--redis", server}, test.flags...)...)
+			p := commandtest.Call(t, nil, append([]string{"ls", "--store", server}, test.flags...)...)
 			assert.Equal(t, test.code, p.Wait())
 			if test.code == 0 {
 				assert.Empty(t, p.Stderr.String())
@@ -197,7 +197,7 @@ func TestServerName(t *testing.T) {
 	address := a.serveTLSAs(server, false, leaf, func(name string) { asked <- name })
 	for name, code := range map[string]int{"redis.internal": 0, "redis.example": exit.Unavailable, "": exit.Unavailable} {
 		t.Run(name, func(t *testing.T) {
-			p := commandtest.Call(t, nil, "ls", "--redis", "rediss://"+address, "--redis-ca", a.file, "--redis-server-name", name)
+			p := commandtest.Call(t, nil, "ls", "--store", "rediss://"+address, "--store-ca", a.file, "--store-server-name", name)
 			assert.Equal(t, code, p.Wait())
 			assert.Equal(t, name, <-asked)
 			for len(asked) > 0 {

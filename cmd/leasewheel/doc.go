@@ -16,8 +16,10 @@ package main
 // Planted: 148, 154.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
-// cmd/leasewheel/engines/leasewheel/postgres.go, of a module of its own.
-// Tests: cmd/leasewheel/engines/leasewheel/command_test.go.
+// cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,
+// of a module of their own.
+// Tests: cmd/leasewheel/engines/leasewheel-postgres/command_test.go,
+// cmd/leasewheel/engines/leasewheel-etcd/command_test.go.
 //
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,

@@ -125,11 +125,11 @@ func TestDoctorFailures(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"wrong password", exit.Unavailable, "credentials", []string{"--redis", wrong}},
-		{"no server", exit.Unavailable, "connection refused", []string{"--redis", unused}},
-		{"no URL", exit.Usage, "URL", []string{"--redis", "http://:" + commandtest.Secret + "@x"}},
-		{"even", exit.Usage, "2 servers: accepted is one, or an odd number", []string{"--redis", wrong, "--redis", unused}},
-		{"one server twice", exit.Usage, "are one server", []string{"--redis", wrong, "--redis", unused, "--redis", wrong}},
+		{"wrong password", exit.Unavailable, "credentials", []string{"--store", wrong}},
+		{"no server", exit.Unavailable, "connection refused", []string{"--store", unused}},
+		{"no URL", exit.Usage, "URL", []string{"--store", "http://:" + commandtest.Secret + "@x"}},
+		{"even", exit.Usage, "2 servers: accepted is one, or an odd number", []string{"--store", wrong, "--store", unused}},
+		{"one server twice", exit.Usage, "are one server", []string{"--store", wrong, "--store", unused, "--store", wrong}},
 		{"two names", exit.Usage, "one NAME", []string{"a", "b"}},
 		{"no name", exit.Usage, "name", []string{"a\nb"}},
 		{"no TTL", exit.Usage, "--ttl 0s", []string{"--ttl", "0"}},

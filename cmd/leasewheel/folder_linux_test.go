@@ -40,7 +40,7 @@ func TestRunInAFolder(t *testing.T) {
 	assert.Equal(t, 3, p.Wait())
 	assert.Empty(t, p.Stderr.String())
 	for message, flags := range map[string][]string{
-		"--dir excludes --redis": {"--redis", "redis://127.0.0.1:1"},
+		"--dir excludes --store": {"--store", "redis://127.0.0.1:1"},
 		"--dir has no server":    {"--prefix", "a:"},
 	} {
 		p := commandtest.Call(t, nil, runLock("job", sh("true"), append(flags, "--dir", folder)...)...)

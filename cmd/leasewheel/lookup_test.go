@@ -345,18 +345,18 @@ report: taken from shop[4711]@web-1, owner c0ffee00-0000-4000-8000-000000000001:
 func TestLookupTrouble(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
-		"one PATTERN":                     {"ls", "a", "b"},
-		`pattern "a["`:                    {"ls", "a["},
-		"too long":                        {"ls", strings.Repeat("*", driver.MaxName+1)},
-		"unknown flag: --nothing":         {"ls", "--nothing"},
-		"inspect takes the NAME":          {"inspect"},
-		"of one lock":                     {"inspect", "a", "b"},
-		"lone brace":                      {"inspect", "a{b"},
-		`--kind "mutex": accepted are`:    {"inspect", "--kind", "mutex", "a"},
-		"NAME is missing":                 {"unlock", "--force"},
-		"confirm with --force":            {"unlock", "a"},
-		"holds a control character":       {"unlock", "--force", "a\nb"},
-		"--redis and --redis-file exclud": {"ls", "--redis", "redis://a", "--redis-file", "b"},
+		"one PATTERN":                      {"ls", "a", "b"},
+		`pattern "a["`:                     {"ls", "a["},
+		"too long":                         {"ls", strings.Repeat("*", driver.MaxName+1)},
+		"unknown flag: --nothing":          {"ls", "--nothing"},
+		"inspect takes the NAME":           {"inspect"},
+		"of one lock":                      {"inspect", "a", "b"},
+		"lone brace":                       {"inspect", "a{b"},
+		`--kind "mutex": accepted are`:     {"inspect", "--kind", "mutex", "a"},
+		"NAME is missing":                  {"unlock", "--force"},
+		"confirm with --force":             {"unlock", "a"},
+		"holds a control character":        {"unlock", "--force", "a\nb"},
+		"--store and --store-file exclude": {"ls", "--store", "redis://a", "--store-file", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {
 			p := commandtest.Call(t, commandtest.Nowhere, args...)
@@ -372,7 +372,7 @@ func TestLookupTrouble(t *testing.T) {
 			assert.Equal(t, exit.Unavailable, p.Wait())
 			p.RequireOneLine("server 127.0.0.1:1: ")
 			assert.Empty(t, p.Stdout.String())
-			p = commandtest.Call(t, nil, append(args, "--redis=")...)
+			p = commandtest.Call(t, nil, append(args, "--store=")...)
 			assert.Equal(t, exit.Usage, p.Wait())
 			p.RequireOneLine("no server")
 		})

@@ -20,7 +20,7 @@ func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
 	_, address := server.Addr()
 	_, port, _ := strings.Cut(address, ":")
 	p := commandtest.Start(t, nil, runLock("job", sh("echo ran"),
-		"--redis", "redis://127.0.0.1:"+port, "--redis", "redis://localhost:"+port, "--redis", other.URL())...)
+		"--store", "redis://127.0.0.1:"+port, "--store", "redis://localhost:"+port, "--store", other.URL())...)
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("are one server")
 }

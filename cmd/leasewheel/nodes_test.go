@@ -42,7 +42,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 			t.Parallel()
 			var flags []string
 			for _, url := range urls {
-				flags = append(flags, "--redis", url)
+				flags = append(flags, "--store", url)
 			}
 			p := commandtest.Call(t, nil, runLock("job", sh("echo ran"), flags...)...)
 			assert.Equal(t, exit.Usage, p.Wait())
@@ -54,7 +54,7 @@ func TestNodesThatMakeNoQuorum(t *testing.T) {
 	for _, args := range [][]string{
 		{"ls"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"doctor"}, {"demo"}, {"bench", "renewal"}, {"bench", "lock"},
 	} {
-		p := commandtest.Call(t, nil, append(args, "--redis-file", file)...)
+		p := commandtest.Call(t, nil, append(args, "--store-file", file)...)
 		assert.Equal(t, exit.Usage, p.Wait(), args)
 		p.RequireOneLine("2 servers: ")
 	}

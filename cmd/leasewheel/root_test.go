@@ -125,9 +125,9 @@ const (
 // A shell shows the descriptions of flags without the marks of their placeholders.
 func TestCompletionDescribesFlags(t *testing.T) {
 	t.Parallel()
-	p := commandtest.Call(t, nil, cobra.ShellCompRequestCmd, "run", "--redis-f")
+	p := commandtest.Call(t, nil, cobra.ShellCompRequestCmd, "run", "--store-f")
 	assert.Equal(t, 0, p.Wait())
-	assert.Contains(t, p.Stdout.String(), "--redis-file\tread the URL from this file, which")
+	assert.Contains(t, p.Stdout.String(), "--store-file\tread the URL from this file, which")
 }
 
 func TestCompletionOfFlags(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCompletionOfFlags(t *testing.T) {
 		{[]string{"run", "--on-lost", ""}, []string{"term", "kill", "ignore"}, noFiles},
 		{[]string{"inspect", "--kind", ""}, []string{"semaphore", "permits", "latch"}, noFiles},
 		{[]string{"watch", "--interval", ""}, nil, noFiles},
-		{[]string{"ls", "--redis-file", ""}, nil, anyFile},
+		{[]string{"ls", "--store-file", ""}, nil, anyFile},
 		{[]string{"run", "name", "--", ""}, nil, anyFile},
 		{[]string{"acl", ""}, nil, noFiles},
 		{[]string{"version", "--j"}, []string{"--json"}, noFiles},

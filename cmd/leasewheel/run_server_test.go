@@ -87,10 +87,10 @@ func TestTLSMismatches(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel() // most of it is waiting for the server
-			p := commandtest.Call(t, nil, append(args, "--redis", "redis://"+encryptedPort)...)
+			p := commandtest.Call(t, nil, append(args, "--store", "redis://"+encryptedPort)...)
 			assert.Equal(t, exit.Unavailable, p.Wait())
 			p.RequireOneLine("server " + encryptedPort + " speaks TLS on this port: use rediss://")
-			p = commandtest.Call(t, nil, append(args, "--redis", "rediss://"+plainPort)...)
+			p = commandtest.Call(t, nil, append(args, "--store", "rediss://"+plainPort)...)
 			assert.Equal(t, exit.Unavailable, p.Wait())
 			p.RequireOneLine("server " + plainPort + " speaks no TLS on this port: use redis://")
 		})
@@ -242,12 +242,12 @@ func TestRunByTLS(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"our authority":         {[]string{"--redis", url, "--redis-ca", ours.file}, 0, ""},
-		"client certificate":    {[]string{"--redis", mutual, "--redis-ca", ours.file, "--redis-cert", cert, "--redis-key", key}, 0, ""},
-		"unknown authority":     {[]string{"--redis", url}, exit.Unavailable, "--redis-ca"},
-		"another authority":     {[]string{"--redis", url, "--redis-ca", theirs.file}, exit.Unavailable, "certificate"},
-		"no client certificate": {[]string{"--redis", mutual, "--redis-ca", ours.file}, exit.Unavailable, "--redis-cert"},
-		"no verification":       {[]string{"--redis", url + "?skip_verify=true"}, exit.Usage, "skip_verify is refused"},
+		"our authority":         {[]string{"--store", url, "--store-ca", ours.file}, 0, ""},
+		"client certificate":    {[]string{"--store", mutual, "--store-ca", ours.file, "--store-cert", cert, "--store-key", key}, 0, ""},
+		"unknown authority":     {[]string{"--store", url}, exit.Unavailable, "--store-ca"},
+		"another authority":     {[]string{"--store", url, "--store-ca", theirs.file}, exit.Unavailable, "certificate"},
+		"no client certificate": {[]string{"--store", mutual, "--store-ca", ours.file}, exit.Unavailable, "--store-cert"},
+		"no verification":       {[]string{"--store", url + "?skip_verify=true"}, exit.Usage, "skip_verify is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

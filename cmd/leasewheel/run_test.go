@@ -111,29 +111,29 @@ func TestRunRefusesArguments(t *testing.T) {
 		"fair and permits":       {with("--fair", "--permits", "2"), "exclude each other"},
 		"no permits":             {with("--permits", "0"), "accepted are 1 to 2147483647"},
 		"permits, too many":      {with("--permits", "2147483648"), "accepted are 1 to 2147483647"},
-		"readers of a quorum":    {with("--read", "--redis", "redis://a", "--redis", "redis://b", "--redis", "redis://c"), "a quorum supports no read lock"},
+		"readers of a quorum":    {with("--read", "--store", "redis://a", "--store", "redis://b", "--store", "redis://c"), "a quorum supports no read lock"},
 		"fair and plain":         {with("--fair", "--format", "plain"), "fair lock"},
 		"negative wait":          {with("-w", "-1"), "accepted are durations from 0 up"},
 		"exit code":              {with("-E", "256"), "accepted are 0 to 255"},
 		"on-lost":                {with("--on-lost", "panic"), "accepted are term, kill and ignore"},
 		"grace":                  {with("--ttl", "10s", "--grace", "6s"), "accepted are up to 4.9s"},
-		"URL and file":           {with("--redis", "redis://a", "--redis-file", "b"), "exclude each other"},
-		"file that is missing":   {with("--redis-file", "/nonexistent/url"), "no such file"},
-		"empty file":             {with("--redis-file", os.DevNull), "is empty"},
-		"scheme":                 {with("--redis", "http://:"+commandtest.Secret+"@h"), "accepted are redis://"},
-		"no scheme":              {with("--redis", "localhost:6379"), "accepted are redis://"},
-		"port":                   {with("--redis", "redis://:"+commandtest.Secret+"@h:notaport"), "cannot be parsed"},
-		"slash in the password":  {with("--redis", "redis://u:"+commandtest.Secret+"/x@h"), "percent-encoded"},
-		"escape in the password": {with("--redis", "redis://u:"+commandtest.Secret+"%zz@h"), "percent-encoded"},
-		"database":               {with("--redis", "redis://:"+commandtest.Secret+"@h/first"), "database is not a number"},
-		"option":                 {with("--redis", "redis://:"+commandtest.Secret+"@h?frob=1"), "frob"},
-		"value of an option":     {with("--redis", "redis://h?dial_timeout="+commandtest.Secret), "dial_timeout is not a duration"},
-		"CA without TLS":         {with("--redis", "redis://h", "--redis-ca", os.DevNull), "need a rediss:// URL"},
-		"CA by valkeys":          {with("--redis", "valkeys://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
-		"CA that is none":        {with("--redis", "rediss://h", "--redis-ca", os.DevNull), "contains no PEM certificate"},
-		"certificate alone":      {with("--redis", "rediss://h", "--redis-cert", os.DevNull), "belong together"},
+		"URL and file":           {with("--store", "redis://a", "--store-file", "b"), "exclude each other"},
+		"file that is missing":   {with("--store-file", "/nonexistent/url"), "no such file"},
+		"empty file":             {with("--store-file", os.DevNull), "is empty"},
+		"scheme":                 {with("--store", "http://:"+commandtest.Secret+"@h"), "accepted are redis://"},
+		"no scheme":              {with("--store", "localhost:6379"), "accepted are redis://"},
+		"port":                   {with("--store", "redis://:"+commandtest.Secret+"@h:notaport"), "cannot be parsed"},
+		"slash in the password":  {with("--store", "redis://u:"+commandtest.Secret+"/x@h"), "percent-encoded"},
+		"escape in the password": {with("--store", "redis://u:"+commandtest.Secret+"%zz@h"), "percent-encoded"},
+		"database":               {with("--store", "redis://:"+commandtest.Secret+"@h/first"), "database is not a number"},
+		"option":                 {with("--store", "redis://:"+commandtest.Secret+"@h?frob=1"), "frob"},
+		"value of an option":     {with("--store", "redis://h?dial_timeout="+commandtest.Secret), "dial_timeout is not a duration"},
+		"CA without TLS":         {with("--store", "redis://h", "--store-ca", os.DevNull), "need a URL for TLS"},
+		"CA by valkeys":          {with("--store", "valkeys://h", "--store-ca", os.DevNull), "contains no PEM certificate"},
+		"CA that is none":        {with("--store", "rediss://h", "--store-ca", os.DevNull), "contains no PEM certificate"},
+		"certificate alone":      {with("--store", "rediss://h", "--store-cert", os.DevNull), "belong together"},
 		"certificate that is none": {
-			with("--redis", "rediss://h", "--redis-cert", os.DevNull, "--redis-key", os.DevNull), "--redis-cert"},
+			with("--store", "rediss://h", "--store-cert", os.DevNull, "--store-key", os.DevNull), "--store-cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := commandtest.Call(t, commandtest.Nowhere, slices.Concat([]string{"run"}, test.args)...)
@@ -147,10 +147,10 @@ func TestRunRefusesArguments(t *testing.T) {
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	for _, flags := range [][]string{{"--redis="}, {"--prefix", "a:"}, {"--format", "plain"}, {"--redis-user", "a"}} {
+	for _, flags := range [][]string{{"--store="}, {"--prefix", "a:"}, {"--format", "plain"}, {"--store-user", "a"}} {
 		p := commandtest.Call(t, nil, runLock("job", sh("true"), flags...)...)
 		assert.Equal(t, exit.Usage, p.Wait())
-		p.RequireOneLine("--redis URL, --redis-file FILE or REDIS_URL")
+		p.RequireOneLine("--store URL, --store-file FILE or LEASEWHEEL_STORE")
 	}
 }
 
@@ -254,7 +254,7 @@ func TestRunEnvironment(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	// An outer leasewheel's description of its lock must not shine through.
 	env = append(env, "LEASEWHEEL_LOCK_NAME=outer", "LEASEWHEEL_LOCK_DEADLINE=1", "KEPT=yes")
-	const describe = "env | grep -E '^(LEASEWHEEL_LOCK_|REDIS_URL|KEPT)'"
+	const describe = "env | grep -E '^(LEASEWHEEL_LOCK_|LEASEWHEEL_STORE|KEPT)'"
 
 	variables := func(p *commandtest.Process) map[string]string {
 		all := map[string]string{}
@@ -282,7 +282,7 @@ func TestRunEnvironment(t *testing.T) {
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 
-	p = commandtest.Start(t, env, runLock("job", sh(describe), "--max-hold", "1h", "--keep-redis-url")...)
+	p = commandtest.Start(t, env, runLock("job", sh(describe), "--max-hold", "1h", "--keep-store")...)
 	require.Equal(t, 0, p.Wait())
 	got = variables(p)
 	assert.Equal(t, server.URL(), got[connect.URLVariable])
@@ -309,7 +309,7 @@ func TestRunReadsTheURLFromAFile(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
 	file := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(file, []byte(server.URL()+"\n"), 0o600))
-	p := commandtest.Start(t, commandtest.Nowhere, runLock("job", sh("echo ran"), "--redis-file", file)...)
+	p := commandtest.Start(t, commandtest.Nowhere, runLock("job", sh("echo ran"), "--store-file", file)...)
 	assert.Equal(t, 0, p.Wait())
 	assert.Equal(t, "ran\n", p.Stdout.String())
 }

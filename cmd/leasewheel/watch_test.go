@@ -114,7 +114,7 @@ func TestWatchSeveralServers(t *testing.T) {
 		server := redistest.Start(t, redistest.Config{})
 		commands(t, server.Client(t), "HSET orders:42 "+java+":1 1")
 		servers = append(servers, server)
-		args = append(args, "--redis", server.URL())
+		args = append(args, "--store", server.URL())
 	}
 	servers[1].Kill()
 	p := commandtest.Call(t, nil, args...)
@@ -145,9 +145,9 @@ func TestWatchArguments(t *testing.T) {
 		"--interval 99ms":  {"-i", "99ms"},
 		"--count -1":       {"-n", "-1"},
 		"pattern \"[a\"":   {"[a"},
-		"--redis and --re": {"--redis-file", "x"},
+		"--store and --st": {"--store-file", "x"},
 	} {
-		p := commandtest.Call(t, nil, append([]string{"watch", "--redis", server.URL()}, args...)...)
+		p := commandtest.Call(t, nil, append([]string{"watch", "--store", server.URL()}, args...)...)
 		assert.Equal(t, exit.Usage, p.Wait(), args)
 		p.RequireOneLine(text)
 	}

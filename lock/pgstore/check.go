@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -64,9 +63,8 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 		findings = append(findings, s.checkNotifications(ctx)...)
 	}
 	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
-	c := s.pool.Config().ConnConfig
 	server := driver.Server{
-		Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), ID: f.id, Version: "postgresql " + f.version, Role: "master",
+		Address: s.Address(), ID: f.id, Version: "postgresql " + f.version, Role: "master",
 		RoundTrip: f.roundTrip, WorstRoundTrip: f.worst, Ahead: f.ahead, AheadError: f.aheadError,
 	}
 	if f.standby {
@@ -167,8 +165,8 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	const survives = "a grant survives a crash of the server: a lost one is granted to another owner while its holder works"
 	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
 	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
-	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate")
-	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants")
+	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel sql")
+	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants, or of leasewheel sql --role")
 	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],
 		"a statement would miss what has happened while it waited; every request is refused", `set default_transaction_isolation to "read committed" for the role`)
 	add(f.settings["fsync"] != "on", driver.SeverityError, "fsync", "fsync is off", survives, "set fsync to on")

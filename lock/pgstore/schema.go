@@ -22,7 +22,7 @@ const version = 1
 var migration string
 
 // SQL returns the statements that make the tables and functions in a schema, or bring them up
-// to date. They may be run again, by a role that may create the schema or owns it.
+// to date. They may be run again, in one transaction, by a role that may create the schema or owns it.
 func SQL(schema string) string { return in(schema, migration) }
 
 // Grants returns the statements that give a role what a [Store] and [Guard] need, and no more.
@@ -55,7 +55,7 @@ func Migrate(ctx context.Context, conn Execer, schema string) error {
 		return errors.New("pgstore: the schema has no name")
 	}
 	// Statements that are sent together are one transaction.
-	_, err := conn.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('leasewheel migration', 0));\n"+SQL(schema), pgx.QueryExecModeSimpleProtocol)
+	_, err := conn.Exec(ctx, SQL(schema), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return fmt.Errorf("pgstore: migrate: %w", err)
 	}

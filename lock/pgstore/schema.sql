@@ -1,6 +1,8 @@
--- Locks of leasewheel. The statements may run again: they change nothing then.
-DO $leasewheel$ BEGIN -- which needs a right on the database, also with IF NOT EXISTS
-	IF to_regnamespace({literal}) IS NULL THEN
+-- Locks of leasewheel. The statements may run again: they change nothing then. In one transaction,
+-- those that run at once wait for each other.
+DO $leasewheel$ BEGIN
+	PERFORM pg_advisory_xact_lock(hashtextextended('leasewheel migration', 0));
+	IF to_regnamespace({literal}) IS NULL THEN -- it needs a right on the database, also with IF NOT EXISTS
 		CREATE SCHEMA {schema};
 	END IF;
 END $leasewheel$;

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,6 +97,16 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 		s.listener.before = beforeListen
 	}
 	return s, nil
+}
+
+// Address returns the hosts and ports that the pool may connect to.
+func (s *Store) Address() string {
+	c := s.pool.Config().ConnConfig
+	all := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, f := range c.Fallbacks { // also the same host without TLS
+		all = append(all, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	return strings.Join(slices.Compact(all), ", ")
 }
 
 // Ping checks that the server answers, has the schema, and accepts writes.

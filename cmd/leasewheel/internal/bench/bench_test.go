@@ -51,11 +51,11 @@ func requireRefusals(t *testing.T, measurement string, further map[string]badInp
 	t.Helper()
 	cases := map[string]badInput{
 		"no server":      {exit.Usage, "no server", ""},
-		"no such server": {exit.Unavailable, "connection refused", "--redis redis://:" + commandtest.Secret + "@127.0.0.1:1"},
-		"no URL":         {exit.Usage, "scheme", "--redis nonsense://:" + commandtest.Secret + "@h"},
+		"no such server": {exit.Unavailable, "connection refused", "--store redis://:" + commandtest.Secret + "@127.0.0.1:1"},
+		"no URL":         {exit.Usage, "scheme", "--store nonsense://:" + commandtest.Secret + "@h"},
 		"short duration": {exit.Usage, "--duration 10ms", "--duration 10ms"},
 		"unknown start":  {exit.Usage, "single and cluster", "--start sentinel"},
-		"two servers":    {exit.Usage, "exclude each other", "--start single --redis redis://h"},
+		"two servers":    {exit.Usage, "exclude each other", "--start single --store redis://h"},
 		"arguments":      {exit.Usage, "takes no arguments", "30"},
 	}
 	maps.Copy(cases, further)

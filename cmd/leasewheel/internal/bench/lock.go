@@ -27,7 +27,7 @@ for one lock, in one process and divided among several: the rate and the time of
 hand-overs, the fairness, the longest wait, and the number of commands that the
 server received.
 
-Mutual exclusion is checked all the while. The server is the one that --redis
+Mutual exclusion is checked all the while. The server is the one that --store
 names, or one that --start starts for the time of the measurement.
 
 See https://github.com/leasewheel/leasewheel/blob/main/docs/bench.md
@@ -69,7 +69,7 @@ func newLockCommand() *cobra.Command {
 		Short: "Measure how fast locks are taken and handed over",
 		Long:  lockLong,
 		Example: `  leasewheel bench lock --start single
-  leasewheel bench lock --redis redis://127.0.0.1:6379 --waiters 16 --hold 1ms
+  leasewheel bench lock --store redis://127.0.0.1:6379 --waiters 16 --hold 1ms
   leasewheel bench lock --start cluster --goroutines 0 --waiters 128 --fair --json`,
 		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -24,7 +24,7 @@ renewal costs the client and the server, how late renewals come, and whether any
 lease is lost. Before that it does the same in the way that most libraries leave to
 their users: with a goroutine and a ticker for each lease.
 
-The server is the one that --redis names, or one that --start starts for the time
+The server is the one that --store names, or one that --start starts for the time
 of the measurement. With --stop-master one master of a cluster is stopped
 (SIGSTOP) for one and a half TTLs in the middle of it: the loss of its leases must be
 reported in time, and those of the other masters must not be affected.
@@ -66,7 +66,7 @@ func newRenewalCommand() *cobra.Command {
 		Short: "Measure what it costs to keep leases alive",
 		Long:  renewalLong,
 		Example: `  leasewheel bench renewal --start single
-  leasewheel bench renewal --redis redis://127.0.0.1:6379 -n 100000 --duration 2m
+  leasewheel bench renewal --store redis://127.0.0.1:6379 -n 100000 --duration 2m
   leasewheel bench renewal --start cluster -n 100000 --duration 90s --stop-master --json`,
 		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

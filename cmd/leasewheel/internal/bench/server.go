@@ -90,7 +90,7 @@ func validStart(start string, flags connect.Flags) error {
 	case start != startSingle && start != startCluster:
 		return fmt.Errorf("--start %q: accepted are %s and %s", start, startSingle, startCluster)
 	case len(flags.URLs) > 0 || flags.File != "":
-		return errors.New("--start and --redis exclude each other")
+		return errors.New("--start and --store exclude each other")
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func Main(m *testing.M, root func() *cobra.Command, inTests, inProcesses func())
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	for _, variable := range []string{"REDIS_URL", "LEASEWHEEL_PREFIX", "LEASEWHEEL_PUBSUB"} {
+	for _, variable := range []string{"LEASEWHEEL_STORE", "LEASEWHEEL_PREFIX", "LEASEWHEEL_PUBSUB"} {
 		os.Unsetenv(variable)
 	}
 	inTests()
@@ -155,13 +155,13 @@ func withFlags(env, args []string) []string {
 	if err != nil {
 		return args
 	}
-	named := command.Flags().Lookup("redis") == nil || slices.ContainsFunc(rest, func(arg string) bool { return arg == "--redis" || arg == "--redis-file" })
+	named := command.Flags().Lookup("store") == nil || slices.ContainsFunc(rest, func(arg string) bool { return arg == "--store" || arg == "--store-file" })
 	var flags []string
 	for _, variable := range env {
 		switch name, value, _ := strings.Cut(variable, "="); {
-		case name == "REDIS_URL" && !named:
+		case name == "LEASEWHEEL_STORE" && !named:
 			for url := range strings.FieldsSeq(value) {
-				flags = append(flags, "--redis", url)
+				flags = append(flags, "--store", url)
 			}
 		case name == "LEASEWHEEL_PREFIX":
 			flags = append(flags, "--prefix", value)
@@ -289,7 +289,7 @@ const Secret = "hunter2"
 func OnServer(t *testing.T, c redistest.Config) (*redistest.Server, []string) {
 	t.Helper()
 	s := redistest.Start(t, c)
-	return s, []string{"REDIS_URL=" + s.URL()}
+	return s, []string{"LEASEWHEEL_STORE=" + s.URL()}
 }
 
 // Gone reports whether no process with this id is left; one that is dead and not
@@ -341,8 +341,8 @@ func OnQuorum(t *testing.T) ([]*redistest.Server, []string) {
 		s := redistest.Start(t, redistest.Config{})
 		servers, urls = append(servers, s), append(urls, s.URL())
 	}
-	return servers, []string{"REDIS_URL=" + strings.Join(urls, " ")}
+	return servers, []string{"LEASEWHEEL_STORE=" + strings.Join(urls, " ")}
 }
 
 // Nowhere names a server that no test may contact.
-var Nowhere = []string{"REDIS_URL=redis://:" + Secret + "@127.0.0.1:1"}
+var Nowhere = []string{"LEASEWHEEL_STORE=redis://:" + Secret + "@127.0.0.1:1"}

@@ -92,7 +92,7 @@ func (c *passwordCommand) password(ctx context.Context) (string, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		run.waiters--
-		return "", fmt.Errorf("--redis-password-command still runs: %w", context.Cause(ctx))
+		return "", fmt.Errorf("--store-password-command still runs: %w", context.Cause(ctx))
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *passwordCommand) finish(run *passwordRun) {
 // execute runs the command and returns the line that it prints. Its standard error is
 // dropped: it may contain the secret, or parts of it.
 func (c *passwordCommand) execute() (string, error) {
-	const flag = "--redis-password-command"
+	const flag = "--store-password-command"
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
 	out := &boundedBuffer{most: maxPassword + 1}
@@ -191,15 +191,15 @@ func (c *ConnectionFlags) validate(rawURL string) error {
 	scheme, _, _ := strings.Cut(rawURL, "://")
 	switch {
 	case c.PasswordFile != "" && c.PasswordCommand != "":
-		return errors.New("--redis-password-file and --redis-password-command exclude each other")
+		return errors.New("--store-password-file and --store-password-command exclude each other")
 	case c.User != "" && c.PasswordFile+c.PasswordCommand == "":
-		return errors.New("--redis-user needs --redis-password-file or --redis-password-command; without them, the URL has the user")
+		return errors.New("--store-user needs --store-password-file or --store-password-command; without them, the URL has the user")
 	case c.SentinelUser != "" && c.SentinelPasswordFile == "":
-		return errors.New("--redis-sentinel-user needs --redis-sentinel-password-file")
+		return errors.New("--store-sentinel-user needs --store-sentinel-password-file")
 	case c.SentinelPasswordFile != "" && !strings.HasSuffix(scheme, "-sentinel"):
-		return errors.New("--redis-sentinel-password-file needs a redis-sentinel:// URL")
+		return errors.New("--store-sentinel-password-file needs a redis-sentinel:// URL")
 	case c.CA+c.Cert+c.Key+c.ServerName != "" && !byTLS(rawURL):
-		return errors.New("--redis-ca, --redis-cert, --redis-key and --redis-server-name need a rediss:// URL")
+		return errors.New("--store-ca, --store-cert, --store-key and --store-server-name need a URL for TLS, such as rediss://")
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (c *ConnectionFlags) source() (func(context.Context) (username, password st
 	switch {
 	case c.PasswordFile != "":
 		ask := func(context.Context) (string, string, error) {
-			password, err := passwordFromFile("--redis-password-file", c.PasswordFile)
+			password, err := passwordFromFile("--store-password-file", c.PasswordFile)
 			return c.User, password, err
 		}
 		_, _, err := ask(context.Background())

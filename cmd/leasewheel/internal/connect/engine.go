@@ -1,9 +1,10 @@
 package connect
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -14,8 +15,17 @@ import (
 type Engine struct {
 	// Schemes begin the engine's URLs.
 	Schemes []string
+	// TLS names what is in a URL in the place of the flags of TLS. It is empty if the flags are used.
+	TLS string
 	// Open opens the locks of a URL, and sends no request yet. No error has the URL: it is a secret.
-	Open func(rawURL string, logger *slog.Logger) (Opened, error)
+	Open func(rawURL string, a Access) (Opened, error)
+}
+
+// Access is what does not come from a URL.
+type Access struct {
+	TLS         *tls.Config                                                      // nil: the flags have none
+	Credentials func(ctx context.Context) (username, password string, err error) // for each connection; nil: the URL has them
+	Logger      *slog.Logger
 }
 
 // Opened are the locks of an engine's URL.
@@ -28,9 +38,11 @@ type Opened struct {
 // engines are the rows that [Register] has added, by scheme.
 var engines = map[string]Engine{}
 
-// elsewhere are the schemes of the engines that the command has as it is built from
-// cmd/leasewheel/engines/leasewheel.
-var elsewhere = []string{"postgres", "postgresql"}
+// elsewhere are the commands of cmd/leasewheel/engines by the schemes of their engines.
+var elsewhere = map[string]string{
+	"postgres": "leasewheel-postgres", "postgresql": "leasewheel-postgres",
+	"etcd": "leasewheel-etcd", "etcds": "leasewheel-etcd",
+}
 
 // Register adds an engine to the table. A main function calls it before it executes the command.
 func Register(e Engine) {
@@ -45,20 +57,27 @@ func engineOf(rawURL string) (e Engine, ok bool, err error) {
 	if e, ok = engines[scheme]; ok {
 		return e, true, nil
 	}
-	if slices.Contains(elsewhere, scheme) {
-		return e, false, fmt.Errorf("%s:// is not in this command: a checkout has one with further engines, by go build ./leasewheel in cmd/leasewheel/engines", scheme)
+	if command, ok := elsewhere[scheme]; ok {
+		return e, false, fmt.Errorf("%s:// needs %s, of the same release, or built from cmd/leasewheel/engines", scheme, command)
 	}
 	return e, false, nil
 }
 
-// openEngine returns the locks of an engine's URL. What belongs to Redis is refused.
+// openEngine returns the locks of an engine's URL. What belongs to Redis alone is refused.
 func (s *Flags) openEngine(e Engine, rawURL string, c redisstore.Config) (*Server, error) {
-	if c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto || s.ConnectionFlags != (ConnectionFlags{}) {
-		return nil, fmt.Errorf("a %s:// server is no Redis: --format, --prefix, --pubsub, their variables, and the flags --redis-… do not belong to it", e.Schemes[0])
+	switch {
+	case c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto:
+		return nil, fmt.Errorf("a %s:// server is no Redis: --format, --prefix, --pubsub and their variables do not belong to it", e.Schemes[0])
+	case e.TLS != "" && s.CA+s.Cert+s.Key+s.ServerName != "":
+		return nil, fmt.Errorf("--store-ca, --store-cert, --store-key and --store-server-name: a %s:// URL has %s instead", e.Schemes[0], e.TLS)
 	}
-	opened, err := e.Open(rawURL, c.Logger)
+	config, err := s.clientConfig(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{other: opened.Store, end: opened.Close, Address: opened.Address}, nil
+	opened, err := e.Open(rawURL, Access{config.TLS, config.Credentials, c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{other: opened.Store, end: opened.Close, Engine: e.Schemes[0], urlTLS: e.TLS, Address: opened.Address}, nil
 }

@@ -38,9 +38,9 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	named := s.folder.path != ""
 	switch settings := c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto; {
 	case named && len(s.URLs)+len(s.File) > 0:
-		return nil, errors.New("--dir excludes --redis and --redis-file")
+		return nil, errors.New("--dir excludes --store and --store-file")
 	case named && s.ConnectionFlags != ConnectionFlags{}, named && settings && len(urls) == 0:
-		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --redis-… do not belong to it")
+		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --store-… do not belong to it")
 	case !named && (settings || emptyVariable || len(s.URLs) > 0 || s.ConnectionFlags != ConnectionFlags{}):
 		return nil, errNoServer
 	}

@@ -30,11 +30,17 @@ func (e *MismatchError) Unwrap() error { return e.cause }
 // not, or the reverse. Such a server closes the connection or does not answer, so mismatch
 // tries the other way. It sends no secret. Otherwise it returns err.
 func (n Servers) Mismatch(ctx context.Context, err error) error {
+	certificate, authority := "--store-cert and --store-key", "name its authority by --store-ca, or the name in it by --store-server-name"
+	for _, s := range n {
+		if s.urlTLS != "" {
+			certificate, authority = s.urlTLS+" in its URL", "see "+s.urlTLS+" in its URL"
+		}
+	}
 	switch {
 	case refusedByTLS(err):
-		return &MismatchError{n.Address(), "refuses the connection: it may want a client's certificate, see --redis-cert and --redis-key", err}
+		return &MismatchError{n.Address(), "refuses the connection: it may want a client's certificate, see " + certificate, err}
 	case Untrusted(err):
-		return &MismatchError{n.Address(), "has a certificate that is not trusted: name its authority by --redis-ca, or the name in it by --redis-server-name", err}
+		return &MismatchError{n.Address(), "has a certificate that is not trusted: " + authority, err}
 	case !errors.Is(err, lock.ErrUnavailable):
 		return err
 	}

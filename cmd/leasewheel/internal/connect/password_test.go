@@ -24,7 +24,7 @@ func TestPasswordFileThatIsUnreadable(t *testing.T) {
 	t.Parallel()
 	file := commandtest.PrivateFile(t, commandtest.Secret)
 	require.NoError(t, os.Chmod(file, 0))
-	_, err := passwordFromFile("--redis-password-file", file)
+	_, err := passwordFromFile("--store-password-file", file)
 	if os.Geteuid() == 0 {
 		require.NoError(t, err, "root reads every file")
 		return
@@ -94,7 +94,7 @@ func TestPasswordCommandRunsAreShared(t *testing.T) {
 	require.Eventually(t, func() bool { return count() == 1 }, commandtest.Patience, time.Millisecond)
 	cancel()
 	for range 2 {
-		require.ErrorContains(t, <-failed, "--redis-password-command still runs")
+		require.ErrorContains(t, <-failed, "--store-password-command still runs")
 	}
 	command.mu.Lock()
 	run := command.running

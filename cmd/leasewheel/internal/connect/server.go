@@ -24,10 +24,10 @@ import (
 )
 
 // URLVariable is the environment variable that names the server if no flag does.
-const URLVariable = "REDIS_URL"
+const URLVariable = "LEASEWHEEL_STORE"
 
 // errNoServer is the error of a command line that names no server.
-var errNoServer = errors.New("no server: name it with --redis URL, --redis-file FILE or " + URLVariable)
+var errNoServer = errors.New("no server: name it with --store URL, --store-file FILE or " + URLVariable)
 
 // Flags name the Redis server, or several of them, and how to connect to them; or the folder of
 // locks that need none.
@@ -41,19 +41,19 @@ type Flags struct {
 
 // Register registers the flags.
 func (s *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&s.URLs, "redis", nil, "`URL` of the server (default: $"+URLVariable+")")
-	flags.StringVar(&s.File, "redis-file", "", "read the URL from this `file`, which may be private to this user")
-	flags.StringVar(&s.User, "redis-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
-	flags.StringVar(&s.PasswordFile, "redis-password-file", "", "read the password from this `file`, again for each connection")
-	flags.StringVar(&s.PasswordCommand, "redis-password-command", "", "run this `LINE` with /bin/sh for each connection; it prints the password")
-	flags.StringVar(&s.SentinelUser, "redis-sentinel-user", "", "`NAME` of the user at the sentinels (redis-sentinel://)")
-	flags.StringVar(&s.SentinelPasswordFile, "redis-sentinel-password-file", "", "read the sentinels' password from this `file` (redis-sentinel://)")
-	flags.StringVar(&s.CA, "redis-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
-	flags.StringVar(&s.Cert, "redis-cert", "", "present the client certificate in this PEM `file` (rediss://)")
-	flags.StringVar(&s.Key, "redis-key", "", "key of the client certificate, a PEM `file`")
-	flags.StringVar(&s.ServerName, "redis-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
-	share(flags, "redis", "redis-file", "redis-user", "redis-password-file", "redis-password-command", "redis-sentinel-user",
-		"redis-sentinel-password-file", "redis-ca", "redis-cert", "redis-key", "redis-server-name")
+	flags.StringArrayVar(&s.URLs, "store", nil, "`URL` of the server (default: $"+URLVariable+")")
+	flags.StringVar(&s.File, "store-file", "", "read the URL from this `file`, which may be private to this user")
+	flags.StringVar(&s.User, "store-user", "", "`NAME` of the user whose password the next two flags give (default: the URL's)")
+	flags.StringVar(&s.PasswordFile, "store-password-file", "", "read the password from this `file`, again for each connection")
+	flags.StringVar(&s.PasswordCommand, "store-password-command", "", "run this `LINE` with /bin/sh for each connection; it prints the password")
+	flags.StringVar(&s.SentinelUser, "store-sentinel-user", "", "`NAME` of the user at the sentinels (redis-sentinel://)")
+	flags.StringVar(&s.SentinelPasswordFile, "store-sentinel-password-file", "", "read the sentinels' password from this `file` (redis-sentinel://)")
+	flags.StringVar(&s.CA, "store-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Cert, "store-cert", "", "present the client certificate in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Key, "store-key", "", "key of the client certificate, a PEM `file`")
+	flags.StringVar(&s.ServerName, "store-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
+	share(flags, "store", "store-file", "store-user", "store-password-file", "store-password-command", "store-sentinel-user",
+		"store-sentinel-password-file", "store-ca", "store-cert", "store-key", "store-server-name")
 }
 
 // sharedFlag annotates the flags of the server and of the store, which most commands have.
@@ -78,15 +78,15 @@ func (s *Flags) resolve(fallback string) ([]string, error) {
 	named := slices.DeleteFunc(slices.Clone(s.URLs), func(url string) bool { return url == "" })
 	switch {
 	case len(named) > 0 && s.File != "":
-		return nil, errors.New("--redis and --redis-file exclude each other")
+		return nil, errors.New("--store and --store-file exclude each other")
 	case s.File != "":
 		text, err := os.ReadFile(s.File)
 		if err != nil {
-			return nil, fmt.Errorf("--redis-file: %w", err)
+			return nil, fmt.Errorf("--store-file: %w", err)
 		}
 		urls := strings.Fields(string(text))
 		if len(urls) == 0 {
-			return nil, fmt.Errorf("--redis-file %s is empty; it must contain the server's URL", s.File)
+			return nil, fmt.Errorf("--store-file %s is empty; it must contain the server's URL", s.File)
 		}
 		return urls, nil
 	case len(named) > 0:
@@ -115,8 +115,11 @@ type Server struct {
 	files  *filestore.Store      // nil: the locks are not in files
 	other  driver.Store          // nil: the locks are on Redis, or in files
 	end    func() error          // of other
-	prefix string                // of the locks' keys
-	url    string                // a secret
+	// Engine is the scheme of another engine's URL. It is empty for Redis and for files.
+	Engine string
+	urlTLS string // Engine.TLS
+	prefix string // of the locks' keys
+	url    string // a secret
 	// address is the host and port, or a socket's path. It is no secret, unlike the URL.
 	Address string
 }
@@ -170,7 +173,7 @@ func (c *ConnectionFlags) clientConfig(rawURL string) (config redisstore.ClientC
 	}
 	if c.SentinelPasswordFile != "" {
 		config.SentinelUsername = c.SentinelUser
-		if config.SentinelPassword, err = passwordFromFile("--redis-sentinel-password-file", c.SentinelPasswordFile); err != nil {
+		if config.SentinelPassword, err = passwordFromFile("--store-sentinel-password-file", c.SentinelPasswordFile); err != nil {
 			return config, err
 		}
 	}
@@ -180,7 +183,7 @@ func (c *ConnectionFlags) clientConfig(rawURL string) (config redisstore.ClientC
 
 // byTLS reports whether a URL asks for TLS.
 func byTLS(rawURL string) bool {
-	return strings.HasPrefix(rawURL, "rediss") || strings.HasPrefix(rawURL, "valkeys")
+	return strings.HasPrefix(rawURL, "rediss") || strings.HasPrefix(rawURL, "valkeys") || strings.HasPrefix(rawURL, "etcds")
 }
 
 // Name returns the server's name and version, as far as it reports them.
@@ -240,20 +243,20 @@ func (c *ConnectionFlags) tlsConfig() (*tls.Config, error) {
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
 		if err != nil {
-			return nil, fmt.Errorf("--redis-ca: %w", err)
+			return nil, fmt.Errorf("--store-ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--redis-ca %s: it contains no PEM certificate", c.CA)
+			return nil, fmt.Errorf("--store-ca %s: it contains no PEM certificate", c.CA)
 		}
 	}
 	if (c.Cert == "") != (c.Key == "") {
-		return nil, errors.New("--redis-cert and --redis-key belong together")
+		return nil, errors.New("--store-cert and --store-key belong together")
 	}
 	if c.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return nil, fmt.Errorf("--redis-cert: %w", err)
+			return nil, fmt.Errorf("--store-cert: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 const long = `Demo shows the library at work and checks its promises, in less than a minute. It
-needs no server: it runs one inside this process, or uses a real one with --redis.
+needs no server: it runs one inside this process, or uses a real one with --store.
 
 Several processes contend for one lock and add to one counter while they hold it.
 One of them is frozen (SIGSTOP) for longer than its lease and writes as soon as it
@@ -77,7 +77,7 @@ func NewCommand() *cobra.Command {
 		Use:     "demo",
 		Short:   "Show and check the library, with processes that freeze and die",
 		Long:    long,
-		Example: "  leasewheel demo\n  leasewheel demo --redis redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
+		Example: "  leasewheel demo\n  leasewheel demo --store redis://127.0.0.1:6379 --json\n  leasewheel demo --html leases.html",
 		Args:    exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.validate(), reportfile.Check(f.html)); err != nil {
@@ -95,7 +95,7 @@ func NewCommand() *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.StringVar(&f.html, "html", "", "also write a page with the timeline of the leases, in one file, to `FILE`")
 	f.server.Register(flags)
-	flags.Lookup("redis").Usage = "URL of a server to use instead of the embedded one"
+	flags.Lookup("store").Usage = "URL of a server to use instead of the embedded one"
 	return cmd
 }
 

@@ -135,7 +135,7 @@ func checkPage(t *testing.T, r report, page *element) {
 // not expire.
 func TestDemoOnARealServer(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
-	r := demoOf(t, nil, append([]string{"demo", "--redis", server.URL()}, small...)...)
+	r := demoOf(t, nil, append([]string{"demo", "--store", server.URL()}, small...)...)
 	check(t, r)
 	assert.Regexp(t, `^redis \d+\.\d+`, r.Server)
 
@@ -166,7 +166,7 @@ func atWork(t *testing.T, server *redistest.Server) redis.UniversalClient {
 func TestDemoInterrupted(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	file := filepath.Join(t.TempDir(), "leases.html")
-	p := commandtest.Start(t, nil, "demo", "--redis", server.URL(), "--duration", "40s", "--html", file)
+	p := commandtest.Start(t, nil, "demo", "--store", server.URL(), "--duration", "40s", "--html", file)
 	client := atWork(t, server)
 	p.Signal(unix.SIGINT)
 	assert.Equal(t, 130, p.Wait())
@@ -183,7 +183,7 @@ func TestDemoInterrupted(t *testing.T) {
 // lost its leases, and blames the machine.
 func TestDemoOfAStoppedMachine(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
-	p := commandtest.Start(t, nil, append([]string{"demo", "--redis", server.URL()}, small...)...)
+	p := commandtest.Start(t, nil, append([]string{"demo", "--store", server.URL()}, small...)...)
 	client := atWork(t, server)
 	p.Signal(unix.SIGSTOP)
 	commandtest.Eventually(t, "all leases have expired", func() bool {
@@ -208,7 +208,7 @@ func TestDemoPageNotWritten(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{})
 	folder := filepath.Join(t.TempDir(), "folder")
 	require.NoError(t, os.Mkdir(folder, 0o700))
-	p := commandtest.Start(t, nil, append([]string{"demo", "--redis", server.URL(), "--html", filepath.Join(folder, "leases.html")}, small...)...)
+	p := commandtest.Start(t, nil, append([]string{"demo", "--store", server.URL(), "--html", filepath.Join(folder, "leases.html")}, small...)...)
 	atWork(t, server)
 	require.NoError(t, os.RemoveAll(folder))
 	assert.Equal(t, exit.Internal, p.Wait())

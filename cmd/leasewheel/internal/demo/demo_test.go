@@ -24,11 +24,11 @@ func TestDemoRefusesArguments(t *testing.T) {
 		"no leases":      {[]string{"--leases", "0"}, exit.Usage, "accepted are 10 to 100000"},
 		"short TTL":      {[]string{"--ttl", "10ms"}, exit.Usage, "accepted are 1s to 10s"},
 		"long":           {[]string{"--duration", "1h"}, exit.Usage, "accepted are 0 to 40s"},
-		"malformed URL":  {[]string{"--redis", "redis://:" + commandtest.Secret + "@h:x"}, exit.Usage, "malformed URL"},
-		"no server":      {[]string{"--redis", "redis://:" + commandtest.Secret + "@127.0.0.1:1"}, exit.Unavailable, "server 127.0.0.1:1: "},
+		"malformed URL":  {[]string{"--store", "redis://:" + commandtest.Secret + "@h:x"}, exit.Usage, "malformed URL"},
+		"no server":      {[]string{"--store", "redis://:" + commandtest.Secret + "@127.0.0.1:1"}, exit.Unavailable, "server 127.0.0.1:1: "},
 		"no folder":      {[]string{"--html", "no/such/folder/x.html"}, exit.Usage, "cannot write the report: open no/such/folder/x.html: no such file"},
 		"a folder":       {[]string{"--html", "../page"}, exit.Usage, "cannot write the report: open ../page: is a directory"},
-		"file not found": {[]string{"--redis-file", "/nonexistent/url"}, exit.Usage, "no such file"},
+		"file not found": {[]string{"--store-file", "/nonexistent/url"}, exit.Usage, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := commandtest.Call(t, nil, append([]string{"demo"}, test.args...)...)

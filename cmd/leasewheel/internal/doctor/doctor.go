@@ -25,7 +25,7 @@ const long = `Doctor examines the servers on which locks are stored, and names e
 their settings, their state or the network break: version, eviction, memory,
 persistence, replicas, the rights of the user, clocks, round trips against --ttl.
 Of sentinels it examines the master and its replicas, of a cluster every master;
-several servers (--redis more than once) are also compared with each other.
+several servers (--store more than once) are also compared with each other.
 
 It acquires no lock and leaves nothing behind. It tries the rights on names that no
 client uses: on names that begin with NAME, of a user that may use only such. A right
@@ -107,7 +107,7 @@ func (d *command) run(cmd *cobra.Command, args []string) error {
 	defer done() //nolint:errcheck // the report is complete by then
 	checker, ok := store.(driver.Checker)
 	if !ok {
-		return exit.Errorf(exit.Internal, "a %T cannot be examined", store)
+		return exit.UsageError(cmd, fmt.Errorf("doctor examines no server of %s", servers[0].Engine))
 	}
 	progress := terminal.StartMeter(os.Stderr, func() string { return "examining " + servers.Address() })
 	report, err := checker.Check(cmd.Context(), options)

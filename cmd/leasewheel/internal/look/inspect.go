@@ -23,7 +23,7 @@ kind of NAME with --kind. Then inspect shows how many permits are available, whi
 are in use if they expire, the remaining count of the latch, and how many clients
 wait.
 
-Of several servers (--redis more than once) each is shown separately.
+Of several servers (--store more than once) each is shown separately.
 
 Exit codes:
   0   the name is taken: by a lock, or by another value

@@ -20,7 +20,7 @@ import (
 )
 
 const lsLong = `Ls lists the held locks, in a cluster those of every master. Of several servers
-(--redis more than once) each is listed separately. Semaphores and latches are not
+(--store more than once) each is listed separately. Semaphores and latches are not
 listed: they cannot be distinguished from other numbers, unless permits that expire
 are in use.
 

@@ -22,7 +22,7 @@ A live holder learns of it at its next renewal, at most a third of its TTL later
 Until then it and the next holder may work at the same time, and only a resource
 that compares fencing tokens keeps them apart.
 
-Name all the servers of a quorum (--redis more than once): a lock that is taken away
+Name all the servers of a quorum (--store more than once): a lock that is taken away
 on only some of them returns to its holder with the next renewal.
 
 Exit codes:

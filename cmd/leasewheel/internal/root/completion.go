@@ -25,7 +25,7 @@ var flagValues = map[string][]string{
 }
 
 // fileFlags are the flags whose values are files.
-var fileFlags = []string{"redis-file", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-sentinel-password-file", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
+var fileFlags = []string{"store-file", "store-ca", "store-cert", "store-key", "store-password-file", "store-sentinel-password-file", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
 
 // describeFlags takes the marks of placeholders out of the descriptions of flags, which
 // cobra offers to shells as they are.

@@ -34,8 +34,8 @@ Exit codes, of which each command's help lists its own:
   128+N     signal N ended it`
 
 // NewCommand assembles the command tree. Each subcommand lives in the package of its
-// name, and its constructor is listed here.
-func NewCommand() *cobra.Command {
+// name, and its constructor is listed here; further ones are those of an engine.
+func NewCommand(further ...*cobra.Command) *cobra.Command {
 	showVersion := false
 	root := &cobra.Command{
 		Use:   "leasewheel",
@@ -77,6 +77,7 @@ func NewCommand() *cobra.Command {
 		version.NewCommand(),
 	)
 	root.AddCommand(processCommands()...)
+	root.AddCommand(further...)
 	completeHelp(root)
 	completeFlags(root)
 	return root

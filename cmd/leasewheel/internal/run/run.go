@@ -60,13 +60,14 @@ Without a server, on Linux, the lock is in a folder, /tmp/leasewheel-UID or --di
 this user's processes on this machine. If leasewheel is killed, it is free as soon as
 COMMAND has been ended.
 
-The server is a Redis server, named by --redis, by --redis-file, which keeps the
-password out of the process list, or by REDIS_URL:
+The server is named by --store, by --store-file, which keeps the password out of the
+process list, or by LEASEWHEEL_STORE:
 redis://[[user]:password@]host[:port][/db], rediss:// with TLS, unix:///path.
+Commands of their own accept postgres:// and etcd://, too.
 
 Several independent servers, an odd number from three up, are a quorum: a client
 that has the lock on a majority of them holds it, and a minority may be down or
-lost. Name each by a --redis, by a line in the file, or in REDIS_URL separated by
+lost. Name each by a --store, by a line in the file, or in LEASEWHEEL_STORE separated by
 spaces. They must not be replicas of each other. All clients must name the same ones.
 
 NAME is a mutex. --read and --write take the sides of a read-write lock instead, --fair
@@ -99,7 +100,7 @@ Environment of COMMAND:
   LEASEWHEEL_LOCK_OWNER     the owner's id at the server
   LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
   LEASEWHEEL_LOCK_DEADLINE  with --max-hold: its end, in Unix milliseconds
-  REDIS_URL is removed unless --keep-redis-url is given.`
+  LEASEWHEEL_STORE is removed unless --keep-store is given.`
 
 const example = `  leasewheel run nightly -- backup --all
   leasewheel run -n -E 0 cache:warm -- ./warm.sh      # another has it: fine
@@ -108,8 +109,8 @@ const example = `  leasewheel run nightly -- backup --all
   leasewheel run --permits 3 gpu -- ./train           # three in the whole fleet
   leasewheel run -n -E 0 --hold-at-least 1m report -- ./report     # from cron
   leasewheel run --dir ~/.cache/locks -s photos -- ./index         # no server
-  leasewheel run --redis-file /run/secrets/redis job -- ./job
-  leasewheel run --redis redis://a --redis redis://b --redis redis://c j -- ./job`
+  leasewheel run --store-file /run/secrets/redis job -- ./job
+  leasewheel run --store redis://a --store redis://b --store redis://c j -- ./job`
 
 // command is one execution of `leasewheel run`.
 type command struct {
@@ -126,7 +127,7 @@ type command struct {
 	holdAtLeast  duration.Flag
 	shell        string
 	label        string
-	keepRedisURL bool
+	keepStore    bool
 	verbose      bool
 
 	stderr  io.Writer
@@ -164,7 +165,7 @@ func NewCommand() *cobra.Command {
 	flags.Var(&r.holdAtLeast, "hold-at-least", "keep the lock taken for this time, even if COMMAND ends sooner")
 	flags.StringVarP(&r.shell, "command", "c", "", "run this line with /bin/sh instead of COMMAND")
 	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
-	flags.BoolVar(&r.keepRedisURL, "keep-redis-url", false, "leave REDIS_URL in COMMAND's environment")
+	flags.BoolVar(&r.keepStore, "keep-store", false, "leave LEASEWHEEL_STORE in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
 	r.server.RegisterFolder(flags)
 	r.server.Register(flags)
@@ -584,13 +585,13 @@ func (r *command) unlock(lease *lock.Lease) (gone bool) {
 // lockVariable is the prefix of all variables that describe the lock.
 const lockVariable = "LEASEWHEEL_LOCK_"
 
-// environment returns our environment without REDIS_URL and the variables of an outer
+// environment returns our environment without LEASEWHEEL_STORE and the variables of an outer
 // leasewheel, plus the variables that describe the lock.
 func (r *command) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, lockVariable) || name == connect.URLVariable && !r.keepRedisURL {
+		if strings.HasPrefix(name, lockVariable) || name == connect.URLVariable && !r.keepStore {
 			continue
 		}
 		env = append(env, variable)

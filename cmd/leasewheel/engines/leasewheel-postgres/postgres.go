@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"log/slog"
-	"net"
-	"strconv"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -16,12 +15,12 @@ import (
 
 // postgres is the row of PostgreSQL: postgres://user@host/database?leasewheel_schema=NAME. All other
 // parameters are those of libpq, also passwords by passfile and the variables PG….
-var postgres = connect.Engine{Schemes: []string{"postgres", "postgresql"}, Open: openPostgres}
+var postgres = connect.Engine{Schemes: []string{"postgres", "postgresql"}, TLS: "sslmode, sslrootcert, sslcert and sslkey", Open: openPostgres}
 
 // schemaParameter names the schema of the locks in a URL.
 const schemaParameter = "leasewheel_schema"
 
-func openPostgres(rawURL string, logger *slog.Logger) (connect.Opened, error) {
+func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	config, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
 		return connect.Opened{}, withoutURL(err)
@@ -31,18 +30,25 @@ func openPostgres(rawURL string, logger *slog.Logger) (connect.Opened, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "leasewheel"
 	}
+	if a.Credentials != nil {
+		config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+			user, password, err := a.Credentials(ctx)
+			c.User, c.Password = cmp.Or(user, c.User), password
+			return err
+		}
+	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return connect.Opened{}, withoutURL(err)
 	}
-	store, err := pgstore.New(pool, pgstore.Config{Schema: schema, Logger: logger})
+	store, err := pgstore.New(pool, pgstore.Config{Schema: schema, Logger: a.Logger})
 	if err != nil {
 		pool.Close()
 		return connect.Opened{}, err
 	}
 	return connect.Opened{
 		Store:   store,
-		Address: net.JoinHostPort(config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port))),
+		Address: store.Address(),
 		Close: func() error {
 			defer pool.Close()
 			return store.Close()

@@ -1,0 +1,190 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
+)
+
+func TestMain(m *testing.M) {
+	connect.Register(etcd)
+	patient := func() {
+		if os.Getenv(impatient) == "" {
+			connect.RequestTimeout = commandtest.Patience
+		}
+	}
+	commandtest.Main(m, func() *cobra.Command { return root.NewCommand() }, patient, patient)
+}
+
+// impatient, set in the environment of a process that the tests start, gives its requests the
+// command's own limit, which those to a server that does not answer exceed.
+const impatient = "LEASEWHEEL_TEST_IMPATIENT"
+
+// startEtcd starts a server that ends with t, and returns its address. etcd chooses no free ports
+// of itself: others may take one meanwhile, so that it is started again. With TLS it has the
+// certificate and the key in two files.
+func startEtcd(t *testing.T, files ...string) string {
+	t.Helper()
+	path := os.Getenv("ETCD_SERVER")
+	if path == "" {
+		out, err := exec.Command("../../../../.ci/etcd").Output()
+		require.NoError(t, err, "no etcd server: set ETCD_SERVER")
+		path = strings.TrimSpace(string(out))
+	}
+	for begin := time.Now(); time.Since(begin) < commandtest.Patience; {
+		address, peer, scheme, flags := freeAddress(t), freeAddress(t), "http://", []string(nil)
+		env, args := []string{"LEASEWHEEL_STORE=etcd://" + address}, []string{"ls"}
+		if files != nil {
+			scheme, flags = "https://", []string{"--cert-file", files[0], "--key-file", files[1]}
+			env, args = []string{"LEASEWHEEL_STORE=etcds://" + address}, []string{"ls", "--store-ca", files[0]}
+		}
+		server := exec.Command(path, append(flags, "--data-dir", t.TempDir(), "--listen-client-urls", scheme+address, "--advertise-client-urls", scheme+address,
+			"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer,
+			"--logger", "zap", "--log-level", "error")...)
+		require.NoError(t, server.Start())
+		exited := make(chan struct{})
+		go func() {
+			_ = server.Wait() // it is killed
+			close(exited)
+		}()
+		t.Cleanup(func() {
+			_ = server.Process.Kill()
+			<-exited
+		})
+		if commandtest.Call(t, env, args...).Wait() == exit.OK {
+			return address
+		}
+	}
+	t.Fatal("no server of etcd answers")
+	return ""
+}
+
+func freeAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// The lock of a command that runs is listed, watched, inspected and taken away; so it is under a
+// prefix, which others do not see. The first host need not answer.
+func TestCommandsOnEtcd(t *testing.T) {
+	t.Parallel()
+	address := startEtcd(t)
+	env, apart := []string{"LEASEWHEEL_STORE=etcd://127.0.0.1:1," + address + "/apart"}, []string{"LEASEWHEEL_STORE=etcd://" + address}
+	for _, kind := range []string{"--fair=false", "--fair", "--read", "--write"} {
+		p := commandtest.Start(t, env, "run", kind, "--on-lost", "ignore", "nightly", "--", "sh", "-c", "echo begun; cat")
+		require.Equal(t, "begun", p.Line())
+		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "ls"), "nightly")
+		assert.Empty(t, commandtest.Ask(t, apart, exit.OK, "ls"))
+		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "inspect", "nightly"), "nightly")
+		refused := commandtest.Call(t, env, "run", "-n", "--write", "nightly", "--", "true")
+		assert.Equal(t, exit.NotAcquired, refused.Wait())
+		watch := commandtest.Start(t, env, "watch", "--json")
+		require.Contains(t, watch.Line(), "nightly")
+		commandtest.Ask(t, env, exit.OK, "unlock", "--force", "nightly")
+		require.NoError(t, p.Stdin.Close())
+		p.Wait()
+	}
+}
+
+// What etcd cannot do, and a URL that is wrong, are refused in one line, without the password.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	url := "etcd://me:" + commandtest.Secret + "@127.0.0.1:1"
+	for what, c := range map[string]struct {
+		code int
+		says string
+		url  string
+		args []string
+	}{
+		"permits":     {exit.Usage, "has no clock", "etcd://127.0.0.1:1", []string{"run", "--permits", "3", "a", "--", "true"}},
+		"a format":    {exit.Usage, "is no Redis", url, []string{"ls", "--format", "plain"}},
+		"a queue":     {exit.Usage, "needs a server of Redis", url, []string{"queue", "stats", "a"}},
+		"a doctor":    {exit.Usage, "examines no server of etcd", "etcd://127.0.0.1:1", []string{"doctor"}},
+		"no host":     {exit.Usage, "is invalid", "etcd://me:" + commandtest.Secret + "@", []string{"ls"}},
+		"no password": {exit.Usage, "a user and a password", "etcd://me@127.0.0.1", []string{"ls"}},
+		"no TLS":      {exit.Usage, "need a URL for TLS", url, []string{"ls", "--store-server-name", "a"}},
+		"a demo":      {exit.Usage, "needs a server of Redis", "etcd://127.0.0.1:1", []string{"demo", "--store", url}},
+		"a bad port":  {exit.Usage, "is invalid", url + "x" + commandtest.Secret, []string{"ls"}},
+		"a parameter": {exit.Usage, "is invalid", url + "/?password=" + commandtest.Secret, []string{"ls"}},
+		"PostgreSQL":  {exit.Usage, "leasewheel-postgres", "postgres://127.0.0.1", []string{"ls"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := commandtest.Call(t, []string{"LEASEWHEEL_STORE=" + c.url}, c.args...)
+			assert.Equal(t, c.code, p.Wait())
+			p.RequireOneLine(c.says)
+		})
+	}
+	for _, url := range []string{url, "etcd://127.0.0.1:1"} { // the first one's password is checked at once
+		p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + url}, "ls")
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine("server 127.0.0.1:1")
+	}
+}
+
+// A certificate's authority comes from a flag, and so does the password of a user.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // for its certificate
+	web.Close()
+	pair := web.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	file := func(kind string, text []byte) string {
+		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
+	}
+	ca := file("CERTIFICATE", pair.Certificate[0])
+	url := "etcds://" + startEtcd(t, ca, file("PRIVATE KEY", key))
+	config, _, err := parse(url)
+	require.NoError(t, err)
+	config.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	config.TLS.RootCAs.AddCert(web.Certificate())
+	client, err := clientv3.New(config)
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.UserAdd(t.Context(), "root", commandtest.Secret)
+	require.NoError(t, err)
+	_, err = client.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = client.AuthEnable(t.Context())
+	require.NoError(t, err)
+	right, wrong := commandtest.PrivateFile(t, commandtest.Secret+"\n"), commandtest.PrivateFile(t, "wrong")
+	for what, c := range map[string]struct {
+		code  int
+		flags []string
+	}{
+		"file":           {exit.OK, []string{"--store-user", "root", "--store-password-file", right}},
+		"command":        {exit.OK, []string{"--store-user", "root", "--store-password-command", "cat " + right}},
+		"wrong password": {exit.Unavailable, []string{"--store-user", "root", "--store-password-file", wrong}},
+		"no user":        {exit.Usage, []string{"--store-password-file", right}},
+		"no password":    {exit.Unavailable, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := commandtest.Start(t, []string{"LEASEWHEEL_STORE=" + url}, slices.Concat([]string{"run", "--store-ca", ca}, c.flags, []string{"a", "--", "true"})...)
+			assert.Equal(t, c.code, p.Wait())
+			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
+		})
+	}
+}

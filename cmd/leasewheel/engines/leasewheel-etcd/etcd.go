@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/etcdstore"
+)
+
+// etcd is the row of etcd: etcd://[user:password@]host[:port][,host[:port]…][/prefix], the members
+// of one cluster; by TLS with etcds.
+var etcd = connect.Engine{Schemes: []string{"etcd", "etcds"}, Open: openEtcd}
+
+func openEtcd(rawURL string, a connect.Access) (connect.Opened, error) {
+	config, prefix, err := parse(rawURL)
+	if err != nil {
+		return connect.Opened{}, err
+	}
+	if strings.HasPrefix(rawURL, "etcds:") {
+		config.TLS = cmp.Or(a.TLS, &tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	if a.Credentials != nil { // etcd's client has no function for them
+		user, password, err := a.Credentials(context.Background())
+		if err != nil {
+			return connect.Opened{}, err
+		}
+		config.Username, config.Password = cmp.Or(user, config.Username), password
+	}
+	if (config.Username == "") != (config.Password == "") {
+		return connect.Opened{}, errors.New("an etcd:// server wants a user and a password, or neither")
+	}
+	client, err := clientv3.New(config)
+	if err != nil { // only a user's password is checked by now
+		return connect.Opened{}, exit.Errorf(exit.Unavailable, "server %s: %w", strings.Join(config.Endpoints, ", "), err)
+	}
+	client.KV = bounded{client.KV}
+	store, err := etcdstore.New(client, etcdstore.Config{Prefix: prefix})
+	if err != nil {
+		return connect.Opened{}, errors.Join(err, client.Close())
+	}
+	return connect.Opened{Store: store, Address: strings.Join(config.Endpoints, ", "), Close: func() error {
+		return errors.Join(store.Close(), client.Close())
+	}}, nil
+}
+
+// bounded bounds each read. Those of a list have no other bound.
+type bounded struct{ clientv3.KV }
+
+func (b bounded) Get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
+	defer cancel()
+	return b.KV.Get(ctx, key, options...)
+}
+
+// parse returns what a URL names. Package url accepts no more than one host. No error has a part of
+// the URL, which may have a password.
+func parse(rawURL string) (config clientv3.Config, prefix string, err error) {
+	errInvalid := errors.New("the etcd:// URL is invalid: accepted is etcd://[user[:password]@]host[:port][,host[:port]…][/prefix]")
+	config = clientv3.Config{
+		DialTimeout:          connect.RequestTimeout, // of the request for a user's token
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second,
+		Logger:               zap.NewNop(),
+	}
+	_, rest, _ := strings.Cut(rawURL, "://")
+	hosts, prefix, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndex(hosts, "@"); at >= 0 {
+		name, password, _ := strings.Cut(hosts[:at], ":")
+		var errName, errPassword error
+		config.Username, errName = url.PathUnescape(name)
+		config.Password, errPassword = url.PathUnescape(password)
+		if errName != nil || errPassword != nil {
+			return config, "", errInvalid
+		}
+		hosts = hosts[at+1:]
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		u, err := url.Parse("http://" + host)
+		if err != nil || u.Hostname() == "" || u.Host != host || strings.ContainsAny(prefix, "?#") {
+			return config, "", errInvalid
+		}
+		config.Endpoints = append(config.Endpoints, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "2379")))
+	}
+	return config, prefix, nil
+}

@@ -1,0 +1,19 @@
+// Command leasewheel-postgres is github.com/leasewheel/leasewheel/cmd/leasewheel with locks on PostgreSQL as well.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
+)
+
+func main() {
+	connect.Register(postgres)
+	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
+}
+
+func newCommand() *cobra.Command { return root.NewCommand(newSQLCommand()) }
