@@ -82,7 +82,6 @@ All are explained below.
 	if rows := r.goalRows(budgetGoals); rows != nil {
 		r.section(&b, budgetText, "Budget")
 		writeTable(&b, []string{"what", "leasewheel", "the floor", "ratio", "limit", ""}, rows)
-		r.writeComparison(&b, budgetImplementations, budgetOf("1 goroutine", "Budget/goroutines=1"))
 	}
 	if rows := r.goalRows(heldGoals); rows != nil {
 		r.section(&b, heldText, "Held")
@@ -205,11 +204,12 @@ const budgetText = `
 ## What a pair is made of
 
 The floors keep the promises of a lock by the fewest calls, and do nothing else that a library
-does. To acquire, TIME buys the token, and that a late request does nothing; EXISTS, that the
+does: promised, and promised-redisson in that format. To acquire, TIME buys the token, and that a late request does nothing; EXISTS, that the
 lock is free and waiters come first; SET, a token that grows when the clock is set back; HSET
 and PEXPIRE, the owner with its holds, and the lease. To release, EXISTS buys the grant to a
 waiter; HDEL, that only the owner releases; PUBLISH, the wake-up of Redisson's clients. The rest of
-a script is what Redis needs to run Lua, from cold caches when the server has slept.
+a script is what Redis needs to run Lua, from cold caches when the server has slept. [The
+figures](results/benchmarks.md#what-a-pair-is-made-of) of each call, and of the process.
 
 `
 
