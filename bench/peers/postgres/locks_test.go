@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +41,20 @@ func TestLocksExclude(t *testing.T) {
 			})
 		}
 		work.Wait()
+	}
+}
+
+// What is renewed is held, in each implementation.
+func TestRenewersRenew(t *testing.T) {
+	s := pgtest.Start(t)
+	prepare(t, s)
+	names := []string{"a", "b", "c"}
+	grantAll(t, pool(t, s), names)
+	for _, i := range impls {
+		if l, ok := i.open(t, s).(renewer); ok {
+			assert.NoError(t, l.renew(t.Context(), names), i.name)
+			assert.Error(t, l.renew(t.Context(), append(names, "not held")), i.name)
+		}
 	}
 }
 
@@ -117,6 +132,17 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
+// grantAll grants leases of an hour to the owner of renewers, in all their tables.
+func grantAll(t testing.TB, admin *pgxpool.Pool, names []string) {
+	for _, statement := range []string{
+		`SELECT ` + schema + `.acquire(name, 'client:1', 1, 3600000, false, 0, 0, int8range(NULL, ` + schema + `.clock() + 600000000)) FROM unnest($1::text[]) AS n(name)`,
+		`INSERT INTO leases SELECT name, 'client:1', now() + interval '1 h' FROM unnest($1::text[]) AS n(name) ON CONFLICT DO NOTHING`,
+	} {
+		_, err := admin.Exec(t.Context(), statement, names)
+		require.NoError(t, err)
+	}
+}
+
 // batch is how many leases one request renews.
 const batch = 1000
 
@@ -136,11 +162,8 @@ func BenchmarkRenewals(b *testing.B) {
 				for n := range names {
 					names[n] = fmt.Sprintf("renewed:%06d", n)
 				}
-				_, err := admin.Exec(b.Context(), fmt.Sprintf(`SELECT %s.acquire(name, 'client:1', 1, 3600000, false, 0, 0, %[1]s.clock() + 600000000) FROM unnest($1::text[]) AS n(name)`, schema), names)
-				require.NoError(b, err)
-				_, err = admin.Exec(b.Context(), `INSERT INTO leases SELECT name, 'client:1', now() + interval '1 h' FROM unnest($1::text[]) AS n(name) ON CONFLICT DO NOTHING`, names)
-				require.NoError(b, err)
-				_, err = admin.Exec(b.Context(), "VACUUM ANALYZE")
+				grantAll(b, admin, names)
+				_, err := admin.Exec(b.Context(), "VACUUM ANALYZE")
 				require.NoError(b, err)
 				cpu := s.CPU()
 				b.ResetTimer()
