@@ -165,8 +165,8 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	const survives = "a grant survives a crash of the server: a lost one is granted to another owner while its holder works"
 	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
 	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
-	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel sql")
-	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants, or of leasewheel sql --role")
+	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel-postgres sql")
+	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role")
 	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],
 		"a statement would miss what has happened while it waited; every request is refused", `set default_transaction_isolation to "read committed" for the role`)
 	add(f.settings["fsync"] != "on", driver.SeverityError, "fsync", "fsync is off", survives, "set fsync to on")

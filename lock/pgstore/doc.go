@@ -3,7 +3,7 @@
 //
 //	pool, err := pgxpool.New(ctx, url)
 //	err = pgstore.Migrate(ctx, pool, "leasewheel") // or psql with the statements of SQL
-//	store, err := pgstore.New(pool, pgstore.Config{})
+//	store, err := pgstore.New(pool, pgstore.Config{}) // or NewSQL on a pool of database/sql
 //	locker, err := lock.New(store, lock.Config{})
 //
 // # Fencing in your transaction
@@ -81,9 +81,9 @@ package pgstore
 // lock/internal/machine/doc.go.
 // Tests: differential_test.go, suite_real_test.go, turn_test.go.
 //
-// How requests are sent: row.go Store.query(); deadlines by the server's clock: clock.go; errors:
+// How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
-// Tests: faults_test.go, errors_test.go.
+// Tests: faults_test.go, errors_test.go, pool_test.go.
 // Planted: 240, 241, 245.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, suite_real_test.go.

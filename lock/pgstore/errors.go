@@ -89,9 +89,9 @@ func repeats(ctx context.Context, err error, failures int) bool {
 func advice(code string) string {
 	switch code {
 	case "3F000", "42P01", "42883", "42703":
-		return "run pgstore.Migrate with Config.Schema, or leasewheel sql"
+		return "run pgstore.Migrate with Config.Schema, or leasewheel-postgres sql"
 	case "42501":
-		return "run the statements of pgstore.Grants, or of leasewheel sql --role"
+		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
 	}
 	return ""
 }

@@ -2,11 +2,13 @@ package pgstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log"
 	"os"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -41,6 +43,24 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// A program that uses database/sql has its locks on the same pool.
+func ExampleNewSQL() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL")) // by import of github.com/jackc/pgx/v5/stdlib
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, pgstore.SQL(pgstore.DefaultSchema), pgx.QueryExecModeSimpleProtocol); err != nil {
+		log.Fatal(err)
+	}
+	store, err := pgstore.NewSQL(db, pgstore.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
 }
 
 // A holder that was stopped for too long is refused in its own transaction.

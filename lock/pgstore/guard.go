@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -34,15 +35,33 @@ func Guard(ctx context.Context, tx pgx.Tx, schema string, lease Lease) error {
 
 // GuardToken is [Guard] for a name and a token, such as those that a request has brought along.
 func GuardToken(ctx context.Context, tx pgx.Tx, schema, name string, token int64) error {
+	return guard(schema, name, token, func(statement string) (int64, error) {
+		done, err := tx.Exec(ctx, statement, name, token)
+		return done.RowsAffected(), err
+	})
+}
+
+// GuardSQL is [Guard] in a transaction of database/sql, with any driver for PostgreSQL.
+func GuardSQL(ctx context.Context, tx *sql.Tx, schema string, lease Lease) error {
+	return guard(schema, lease.Name(), lease.Token(), func(statement string) (int64, error) {
+		done, err := tx.ExecContext(ctx, statement, lease.Name(), lease.Token())
+		if err != nil {
+			return 0, err
+		}
+		return done.RowsAffected()
+	})
+}
+
+// guard has exec run the statement, and returns what its number of rows means.
+func guard(schema, name string, token int64, exec func(statement string) (int64, error)) error {
 	if token <= 0 {
 		return fmt.Errorf("pgstore: the lease of %q has no fencing token", name)
 	}
-	done, err := tx.Exec(ctx, in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES ($1::text, $2::bigint)
-		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE t.token <= excluded.token`), name, token)
-	switch {
+	switch rows, err := exec(in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES ($1::text, $2::bigint)
+		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE t.token <= excluded.token`)); {
 	case err != nil:
 		return fmt.Errorf("pgstore: guard %q: %w", name, err)
-	case done.RowsAffected() == 0:
+	case rows == 0:
 		return fmt.Errorf("%w: %q with token %d", ErrStale, name, token)
 	}
 	return nil

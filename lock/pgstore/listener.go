@@ -20,8 +20,7 @@ import (
 // connection holds the advisory lock with it, so that others know whether it lives.
 type listener struct {
 	s       *Store
-	touched chan struct{}                                // rows of waits are to be changed
-	before  func(context.Context, *pgx.ConnConfig) error // the pool's BeforeConnect, or nil
+	touched chan struct{} // rows of waits are to be changed
 
 	mu      sync.Mutex
 	running bool
@@ -221,12 +220,15 @@ func (l *listener) listen() error {
 func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	config := l.s.config.Listen.Copy()
-	if l.before != nil {
-		if err := l.before(ctx, config); err != nil {
+	var err error
+	config := l.s.config.Listen
+	if config == nil {
+		if config, err = l.s.pool.config(ctx); err != nil {
 			return nil, err
 		}
 	}
+	config = config.Copy()
+	config.OnNotification = nil // of a user, or of the connection whose configuration this is
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,11 +134,12 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 	if s.ending.Err() != nil {
 		return errClosed
 	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return answerOf(err, false)
-	}
-	defer conn.Release()
+	var err error
+	unused := s.pool.use(ctx, func(conn *pgx.Conn) { err = readAll(ctx, conn, sql, args, scan) })
+	return cmp.Or(answerOf(unused, false), err)
+}
+
+func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return answerOf(err, true)

@@ -2,18 +2,17 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
@@ -53,7 +52,7 @@ type requests = machine.Requests
 // Store is a [driver.Store] on PostgreSQL. Its methods are safe for concurrent use.
 type Store struct {
 	requests
-	pool     *pgxpool.Pool
+	pool     pool
 	config   Config
 	sql      statements
 	clock    serverClock
@@ -70,7 +69,19 @@ type Store struct {
 
 // New returns a store on a pool, which the caller closes after the store. New sends nothing.
 // A pool of few connections is enough: each request takes one for a single statement.
-func New(pool *pgxpool.Pool, c Config) (*Store, error) {
+func New(pool *pgxpool.Pool, c Config) (*Store, error) { return newStore(pgxPool{pool}, c) }
+
+// NewSQL is [New] on a pool of database/sql, whose driver must be that of pgx (package stdlib, "pgx").
+// What such a pool runs, [SQL] among it, may have several statements if the first argument is
+// [pgx.QueryExecModeSimpleProtocol].
+func NewSQL(db *sql.DB, c Config) (*Store, error) {
+	if _, ok := db.Driver().(*stdlib.Driver); !ok {
+		return nil, fmt.Errorf("pgstore: the driver of the sql.DB is a %T: open it with the driver of pgx, github.com/jackc/pgx/v5/stdlib", db.Driver())
+	}
+	return newStore(sqlPool{db}, c)
+}
+
+func newStore(pool pool, c Config) (*Store, error) {
 	if c.Schema == "" {
 		c.Schema = DefaultSchema
 	}
@@ -79,10 +90,6 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	}
 	if c.Poll && c.Listen != nil {
 		return nil, errors.New("pgstore: Listen is of no use with Poll")
-	}
-	var beforeListen func(context.Context, *pgx.ConnConfig) error
-	if c.Listen == nil {
-		c.Listen, beforeListen = pool.Config().ConnConfig, pool.Config().BeforeConnect
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -94,20 +101,12 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	s.turns.of = make(map[string]*turn)
 	if !c.Poll {
 		s.listener = newListener(s)
-		s.listener.before = beforeListen
 	}
 	return s, nil
 }
 
-// Address returns the hosts and ports that the pool may connect to.
-func (s *Store) Address() string {
-	c := s.pool.Config().ConnConfig
-	all := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-	for _, f := range c.Fallbacks { // also the same host without TLS
-		all = append(all, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
-	}
-	return strings.Join(slices.Compact(all), ", ")
-}
+// Address returns the hosts and ports that the pool may connect to, "" with [NewSQL].
+func (s *Store) Address() string { return s.pool.address() }
 
 // Ping checks that the server answers, has the schema, and accepts writes.
 func (s *Store) Ping(ctx context.Context) error {

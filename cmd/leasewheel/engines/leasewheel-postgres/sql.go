@@ -18,10 +18,10 @@ server.
 
 Run them as a user that may create the schema, or owns it.` + exit.PrintedCodes
 
-const sqlExample = `  leasewheel sql --role shop | psql -v ON_ERROR_STOP=1 orders
-  leasewheel run --store 'postgres://shop@db/orders' nightly -- ./job`
+const sqlExample = `  leasewheel-postgres sql --role shop | psql -v ON_ERROR_STOP=1 orders
+  leasewheel-postgres run --store 'postgres://shop@db/orders' nightly -- ./job`
 
-// newSQLCommand makes leasewheel sql.
+// newSQLCommand makes the command sql.
 func newSQLCommand() *cobra.Command {
 	var schema, role string
 	cmd := &cobra.Command{
