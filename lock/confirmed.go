@@ -212,7 +212,7 @@ func (c *confirmed) forget(name string, owners []string) error {
 	defer cancel()
 	_, err := counter.Count(bounded, &driver.Count{
 		Kind: driver.KindSemaphore, Name: name, Op: driver.CountForget,
-		Forget: owners, Keep: c.locker.config.RequestTimeout + driver.MaxLateness,
+		Forget: owners, Keep: min(c.locker.config.RequestTimeout, repeatFor) + driver.MaxLateness,
 	})
 	return err
 }

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -61,6 +62,22 @@ func TestSemaphoreForgetsWhatIsConfirmed(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.LessOrEqual(t, len(records(t, server)), 2*(5+2), "of the last 5 s and the 2 s in which a copy may arrive")
+	})
+}
+
+// A RequestTimeout without an end keeps the records for as long as a request can be repeated.
+func TestSemaphoreWithTheLongestRequestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		s := server.Locker(t, lock.Config{RequestTimeout: math.MaxInt64}).Semaphore("downloads")
+		_, err := s.TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		kept := records(t, server) // of a request that is repeated for longer
+		require.NoError(t, s.Acquire(t.Context(), 1))
+		time.Sleep(time.Minute)
+		require.Greater(t, len(records(t, server)), len(kept), "a copy may still arrive")
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, kept, records(t, server))
 	})
 }
 

@@ -249,20 +249,22 @@ func (d *Deferred) deliver(r result) {
 // accept makes a lease of the result.
 func (d *Deferred) accept() {
 	l, r := d.mutex.locker, d.result
-	var err error
+	err := error(&PanicError{}) // remains after runtime.Goexit of an observer
+	defer func() {
+		if r.granted() {
+			l.deferral.accepted()
+		}
+		if err != nil {
+			d.finish(err)
+		}
+	}()
 	if r.panicked != nil {
 		err = r.panicked
-	} else {
-		var lease *Lease
-		if lease, err = l.conclude(&d.acquisition, r); err == nil {
-			d.hold(lease)
-		}
+		return
 	}
-	if r.granted() {
-		l.deferral.accepted()
-	}
-	if err != nil {
-		d.finish(err)
+	var lease *Lease
+	if lease, err = l.conclude(&d.acquisition, r); err == nil {
+		d.hold(lease)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 // never is a function that must not be called.
@@ -574,6 +575,27 @@ func TestPanicInADeferredFunction(t *testing.T) {
 		require.ErrorAs(t, exits.Wait(t.Context()), &p)
 		assert.Nil(t, p.Value)
 		require.NoError(t, after.Wait(t.Context()), "the lock is free, and there is room")
+	})
+}
+
+// An observer that ends its goroutine ends the acquisition, and leaves no lease.
+func TestGoexitOfAnObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{Observer: &observe.Observer{
+			Acquired: func(context.Context, observe.Acquired) { runtime.Goexit() },
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 2 {
+			var p *lock.PanicError
+			require.ErrorAs(t, deferOn(t, l, "a", never(t)).Wait(ctx), &p)
+			assert.Nil(t, p.Value)
+			var work sync.WaitGroup
+			work.Go(func() { _, _ = l.Mutex("a").Lock(ctx) })
+			work.Wait()
+		}
+		synctest.Wait()
+		assert.Zero(t, l.Stats().Leases.Held)
 	})
 }
 

@@ -52,6 +52,8 @@ func (e *NotAcquiredError) Error() string {
 		held = "the key belongs to another family of locks or another kind of value"
 	case e.OtherKind:
 		held = "the name is in use by a lock of another kind"
+	case e.Kind == driver.KindLatch:
+		held = "the latch is closed"
 	case traitsOf(e.Kind).permits:
 		held = "too few permits are available"
 	}

@@ -2,8 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -48,13 +46,5 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 
 // Wait waits until the latch is open, even while the store does not answer.
 func (l *Latch) Wait(ctx context.Context) error {
-	err := l.locker.acquireNoLease(ctx, l.locker.newHold(driver.KindLatch, l.name, l.locker.resendWindow()), forever)
-	var closed *NotAcquiredError
-	if !errors.As(err, &closed) {
-		return err
-	}
-	if closed.Foreign {
-		return fmt.Errorf("%w: %q: %w", ErrForeign, l.name, closed.Cause)
-	}
-	return fmt.Errorf("lock: latch %q is not open yet: %w", l.name, closed.Cause)
+	return l.locker.acquireNoLease(ctx, l.locker.newHold(driver.KindLatch, l.name, l.locker.resendWindow()), forever)
 }

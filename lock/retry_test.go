@@ -66,6 +66,24 @@ func TestWaitersAreLimited(t *testing.T) {
 	})
 }
 
+// MaxWaiters bounds the waiters of a latch, too.
+func TestWaitersOfALatchAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{MaxWaiters: 1}).Latch("ready")
+		_, err := l.TrySetCount(t.Context(), 1)
+		require.NoError(t, err)
+		waited := make(chan error)
+		go func() { waited <- l.Wait(t.Context()) }()
+		synctest.Wait()
+		err = l.Wait(t.Context())
+		require.ErrorIs(t, err, lock.ErrTooManyWaiters)
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		require.EqualError(t, err, `lock: "ready" not acquired: the latch is closed: lock: too many waiters`)
+		require.NoError(t, l.CountDown(t.Context()))
+		require.NoError(t, <-waited)
+	})
+}
+
 // A policy that panics ends only its own wait.
 func TestRetryPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

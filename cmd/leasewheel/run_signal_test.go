@@ -36,6 +36,25 @@ func TestRunForwardsSignals(t *testing.T) {
 	assert.Equal(t, 9, p.Wait())
 }
 
+// What leasewheel reports on a standard error that is closed ends neither it nor the command,
+// which a closed output ends as ever.
+func TestRunWithAClosedStandardError(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, read.Close())
+	defer write.Close()
+	for line, code := range map[string]int{"exit 9": 9, "kill -PIPE $$": 128 + int(unix.SIGPIPE)} {
+		args := runLock("job", sh(line), "-v")
+		p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
+			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$0" "$@" 2>&3`}, cmd.Args...)
+			cmd.ExtraFiles = []*os.File{write}
+		}, args...)
+		assert.Equal(t, code, p.Wait(), line)
+	}
+}
+
 // Signals before the command's start end the waiting, or are ignored; the lock stays with
 // its holder, without a trace of the waiter.
 func TestRunHandlesSignalsWhileItWaits(t *testing.T) {

@@ -30,6 +30,7 @@ func (w *worker) begin(c claim) (refused error) {
 
 func (w *worker) beginOne(d *Delivery, asked time.Time) error {
 	w.busy.Add(1)
+	w.queue.handling.Add(1)
 	w.handling.Add(1)
 	ctx, cancel := context.WithCancelCause(w.base)
 	lease, err := w.engine.watchdog.Watch(renewal.Spec{
@@ -59,6 +60,7 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 // end removes a message from the worker's counts.
 func (w *worker) end() {
 	w.busy.Add(-1)
+	w.queue.handling.Add(-1)
 	w.handling.Done()
 	w.notify()
 }
@@ -74,35 +76,39 @@ func (w *worker) giveBack(d *Delivery) {
 // the server has the outcome.
 func (w *worker) handle(ctx context.Context, d *Delivery) {
 	begun := time.Now()
-	var err error = &lock.PanicError{} // remains after runtime.Goexit
+	r := Report{Delivery: d, Err: &lock.PanicError{}} // remains after runtime.Goexit
+	st := settlement{id: d.ID, token: d.Token}
+	defer func() {
+		r.Outcome = w.settle(d, st)
+		w.report(r)
+	}()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &lock.PanicError{Value: p, Stack: debug.Stack()}
+			r.Err = &lock.PanicError{Value: p, Stack: debug.Stack()}
 			w.queue.config.Logger.Error("delayqueue: panic in a handler", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
-		r := Report{Delivery: d, Err: err, Took: time.Since(begun)}
-		r.Outcome = w.settle(d, w.settlementOf(d, err))
-		w.report(r)
+		r.Took = time.Since(begun)
+		w.decide(&st, d, r.Err)
 	}()
-	err = w.handler(ctx, d)
+	r.Err = w.handler(ctx, d)
 }
 
-// settlementOf returns the settlement for a handler's error. The error's methods and the
-// backoff are users' code, and may panic.
-func (w *worker) settlementOf(d *Delivery, err error) (st settlement) {
-	st = settlement{action: actionDone, id: d.ID, token: d.Token}
+// decide completes the settlement for a handler's error. The error's methods and the
+// backoff are users' code, and may panic or call runtime.Goexit.
+func (w *worker) decide(st *settlement, d *Delivery, err error) {
+	st.action = actionDone
 	if err == nil {
-		return st
+		return
+	}
+	st.action, st.after = actionRetry, DefaultMaxBackoff.Milliseconds() // remains after a panic
+	if w.isLast(d) {
+		st.action = actionDead
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			st.action, st.after = actionRetry, DefaultMaxBackoff.Milliseconds()
-			if w.isLast(d) {
-				st.action = actionDead
-			}
 		}
 	}()
 	st.err = clip(err.Error())
@@ -114,14 +120,12 @@ func (w *worker) settlementOf(d *Delivery, err error) (st settlement) {
 		st.action = actionDead
 	case w.base.Err() != nil:
 		st.action = actionBack // the handler was stopped and has not failed
-	case w.isLast(d):
-		st.action = actionDead
+	case st.action == actionDead:
 	case explicit:
-		st.action, st.after = actionRetry, ceilMillis(min(v.after, MaxDelay))
+		st.after = ceilMillis(min(v.after, MaxDelay))
 	default:
-		st.action, st.after = actionRetry, ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
+		st.after = ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
 	}
-	return st
 }
 
 // isLast reports whether this was the message's last attempt.

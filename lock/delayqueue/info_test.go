@@ -3,6 +3,7 @@ package delayqueue_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,9 +46,12 @@ func TestStates(t *testing.T) {
 		assert.Equal(t, delayqueue.Ready, see().State)
 		assert.EqualValues(t, 1, stats().Ready)
 		assert.Equal(t, time.Minute, stats().Age)
-		require.NoError(t, q.MoveIn(t.Context(), "a", time.Hour))
-		assert.Equal(t, delayqueue.Delayed, see().State)
-		require.NoError(t, q.Move(t.Context(), "a", now)) // in the past
+		for _, past := range []time.Time{time.Unix(math.MinInt64/1000-1, 0), now} { // the first one's ms overflow
+			require.NoError(t, q.MoveIn(t.Context(), "a", time.Hour))
+			assert.Equal(t, delayqueue.Delayed, see().State)
+			require.NoError(t, q.Move(t.Context(), "a", past))
+			assert.Equal(t, delayqueue.Ready, see().State)
+		}
 
 		end := make(chan error)
 		stop := work(t, q, func(context.Context, *delivery) error { return <-end }, worker{TTL: time.Minute})

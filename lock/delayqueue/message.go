@@ -99,7 +99,10 @@ func instant(delay time.Duration, due time.Time) (kind string, ms int64) {
 	if due.IsZero() {
 		return "in", ceilMillis(delay)
 	}
-	ms = max(0, due.UnixMilli())
+	if epoch := time.UnixMilli(0); due.Before(epoch) {
+		due = epoch // the ms of an earlier one may overflow
+	}
+	ms = due.UnixMilli()
 	if due.After(time.UnixMilli(ms)) {
 		ms++
 	}

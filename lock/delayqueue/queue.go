@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -107,7 +108,8 @@ type Queue struct {
 	closed context.Context
 	close  context.CancelCauseFunc
 
-	settler settler
+	settler  settler
+	handling atomic.Int64 // messages in hand
 
 	mu       sync.Mutex
 	engine   *engine // of the workers; made by the first
@@ -161,8 +163,8 @@ func (q *Queue) Close() error {
 }
 
 // Shutdown ends the queue gracefully: it ends every [Queue.Work], as the end of its context
-// does, and waits for the handlers. If ctx ends first, it goes on as [Queue.Close], and the
-// error reports that handlers still run. A second Shutdown waits as well.
+// does, and waits for the handlers. If ctx ends first, it goes on as [Queue.Close], and returns
+// an error if handlers still run. A second Shutdown waits as well.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	q.mu.Lock()
 	q.draining = true
@@ -181,18 +183,20 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = fmt.Errorf("delayqueue: %q: handlers still run: %w", q.name, context.Cause(ctx))
+		if q.handling.Load() > 0 {
+			err = fmt.Errorf("delayqueue: %q: handlers still run: %w", q.name, context.Cause(ctx))
+		}
 	}
-	return errors.Join(err, e.stop(ctx))
+	e.stop(ctx)
+	return err
 }
 
 // stop ends the remaining leases, and the wheel if the queue owns it.
-func (e *engine) stop(ctx context.Context) error {
-	err := e.watchdog.Close(ctx)
+func (e *engine) stop(ctx context.Context) {
+	_ = e.watchdog.Close(ctx) // its error is that ctx has ended
 	if e.own {
 		e.wheel.Stop()
 	}
-	return err
 }
 
 // enter registers a worker, and returns the engine. After enter, the worker has to call

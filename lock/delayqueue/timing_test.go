@@ -543,6 +543,32 @@ func TestHostileErrors(t *testing.T) {
 	})
 }
 
+// exiting is an error that ends the goroutine of whatever reads its text.
+type exiting struct{}
+
+func (exiting) Error() string { runtime.Goexit(); return "" }
+
+// The end of the handler's goroutine in other functions of the user is a failure, as in the
+// handler.
+func TestGoexitAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, embedded(t), config{})
+		put(t, q, message{ID: "error"}, message{ID: "backoff"})
+		l := newLog()
+		work(t, q, func(_ context.Context, d *delivery) error {
+			if d.ID == "error" {
+				return exiting{}
+			}
+			return errFailed
+		}, worker{Report: l.add, MaxAttempts: 2, Backoff: func(int, error) time.Duration {
+			runtime.Goexit()
+			return 0
+		}})
+		time.Sleep(time.Hour)
+		assert.ElementsMatch(t, []string{"error retried", "backoff retried", "error buried", "backoff buried"}, outcomes(l.all()))
+	})
+}
+
 // A worker claims no more than it handles, and handles no more than allowed.
 func TestConcurrencyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -711,6 +737,23 @@ func TestShutdown(t *testing.T) {
 		_, err := q.Put(t.Context(), message{ID: "b"})
 		require.ErrorIs(t, err, delayqueue.ErrClosed)
 		require.ErrorIs(t, q.Work(t.Context(), succeed, worker{}), delayqueue.ErrClosed)
+	})
+}
+
+// Without a message in hand there is nothing to wait for, whatever ctx is.
+func TestShutdownAfterTheEndOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 10 {
+			q := open(t, embedded(t), config{})
+			require.NoError(t, q.Work(ended, succeed, worker{}))
+			require.NoError(t, q.Shutdown(ended), "after Work")
+			q = open(t, embedded(t), config{})
+			work(t, q, succeed, worker{})
+			synctest.Wait()
+			require.NoError(t, q.Shutdown(ended), "beside an idle Work")
+		}
 	})
 }
 

@@ -30,7 +30,8 @@
 // # Files
 //
 // The folder must belong to the user alone (mode 700). It has a file for each name, and a named
-// pipe for each store, by which processes wake each other. What has ended is removed within a
+// pipe for each store, by which processes wake each other. While something waits in a process, it
+// keeps a file open for each process that was before its waiters. What has ended is removed within a
 // minute or two, by any store that is in use. Processes in containers share a folder if they run on
 // one kernel, as one user, in one time namespace.
 //

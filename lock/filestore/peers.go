@@ -19,9 +19,11 @@ type peers interface {
 	// send delivers a message, unless the store has closed, its process has ended, or it has
 	// not received any for too long.
 	send(id string, message []byte)
-	// watch calls ended, once, when a store closes or its process ends, unless close comes
-	// first. Of one that is watched already it does nothing.
+	// watch calls ended, once, when a store closes or its process ends, unless unwatch or close
+	// comes first. Of one that is watched already it does nothing.
 	watch(id string, ended func())
+	// unwatch ends all watching.
+	unwatch()
 	// presence returns an open file that lets this store count as present, in any process.
 	presence() (*os.File, error)
 	// abandon ends this store as the end of the process does, for tests.
@@ -68,10 +70,11 @@ func openFIFO(dir int, id string, receive func([]byte), missed func()) (peers, e
 		return nil, fmt.Errorf("a named pipe: %w", err)
 	}
 	fd, err := unix.Openat(dir, pathOfNew+id, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Renameat(dir, pathOfNew+id, dir, pathOfStores+id)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("a named pipe: %w", err)
+	}
+	if err := unix.Renameat(dir, pathOfNew+id, dir, pathOfStores+id); err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("a named pipe: %w", err)
 	}
 	room, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
@@ -87,7 +90,7 @@ func openFIFO(dir int, id string, receive func([]byte), missed func()) (peers, e
 // each of its pages has at most a message's length left, so a read of less than the half shows
 // that it was not.
 func (p *fifos) receive(receive func([]byte), missed func()) {
-	b := make([]byte, pipeRoom)
+	b := make([]byte, max(p.room, pipeRoom))
 	for {
 		n, err := p.own.Read(b)
 		if err != nil {
@@ -162,12 +165,23 @@ func (p *fifos) watch(id string, ended func()) {
 	p.running.Go(func() {
 		err := waitForReader(f)
 		p.mu.Lock()
-		delete(p.watched, id)
+		if p.watched[id] == f {
+			delete(p.watched, id)
+		}
 		p.mu.Unlock()
 		if f.Close(); err == nil {
 			ended()
 		}
 	})
+}
+
+func (p *fifos) unwatch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.watched {
+		f.Close()
+	}
+	clear(p.watched)
 }
 
 // waitForReader returns when no process has a pipe open to read it.

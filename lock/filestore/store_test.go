@@ -403,6 +403,32 @@ func TestAFullPipe(t *testing.T) {
 	}
 }
 
+// A larger pipe, as of a kernel with larger pages, is read whole: only then is it seen to be full.
+func TestALargeFullPipe(t *testing.T) {
+	var ends [2]int
+	require.NoError(t, unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
+	room, err := unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, 4*pipeRoom)
+	require.NoError(t, err)
+	for err == nil {
+		_, err = unix.Write(ends[1], make([]byte, 2)) // an empty message
+	}
+	require.ErrorIs(t, err, unix.EAGAIN)
+	require.NoError(t, unix.Close(ends[1]))
+	p, missed := &fifos{own: os.NewFile(uintptr(ends[0]), "pipe"), room: room}, false
+	defer p.own.Close()
+	p.receive(func([]byte) {}, func() { missed = true })
+	assert.True(t, missed)
+}
+
+// A store that cannot be opened leaves no file open.
+func TestAPipeThatCannotBeRenamed(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	require.NoError(t, unix.Mkdirat(s.fd, pathOfStores+"taken", 0o700))
+	_, err := openFIFO(s.fd, "taken", func([]byte) {}, func() {})
+	require.Error(t, err)
+	assert.Equal(t, dead, s.peers.(*fifos).look("new-taken"))
+}
+
 // A process may end after it was looked at and before it is watched.
 func TestAWatchThatComesTooLate(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
@@ -413,6 +439,34 @@ func TestAWatchThatComesTooLate(t *testing.T) {
 	s.peers.watch("gone", func() { close(ended) })
 	select {
 	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the end of the process was not noticed")
+	}
+}
+
+// A process has no file of others open while nothing waits in it.
+func TestTheEndOfAllWaitingClosesFiles(t *testing.T) {
+	folder := t.TempDir() + "/locks"
+	mine, theirs := openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t))
+	watched := theirs.peers.(*fifos)
+	require.Equal(t, driver.Granted, acquire(t, mine, hold(driver.KindMutex, "a", "me:1")).Verdict)
+	waiting, notices := hold(driver.KindMutex, "a", "you:1"), make(chan driver.Notice, 100)
+	for range 2 {
+		sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+		require.NoError(t, err)
+		require.Len(t, watched.watched, 1)
+		file := watched.watched[mine.id]
+		sub.Close()
+		assert.Empty(t, watched.watched)
+		require.ErrorIs(t, file.Close(), os.ErrClosed)
+	}
+	sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	assert.Empty(t, notices)
+	_ = mine.finish(peers.abandon)
+	select {
+	case <-notices:
 	case <-time.After(time.Minute):
 		t.Fatal("the end of the process was not noticed")
 	}

@@ -65,6 +65,9 @@ func (b *subscription) remove() (last bool) {
 	if len(all) == 0 {
 		delete(b.s.subs, b.name)
 	}
+	if len(b.s.subs) == 0 {
+		b.s.peers.unwatch()
+	}
 	return last
 }
 

@@ -160,6 +160,8 @@ func (m *mailbox) watch(id string, ended func()) {
 	}
 }
 
+func (*mailbox) unwatch() {} // there are no files
+
 func (m *mailbox) presence() (*os.File, error) { return nil, nil }
 
 func (m *mailbox) abandon() { m.leave(dead) }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
@@ -66,7 +67,7 @@ func failure(what string, err error) error {
 	if failed, ok := errors.AsType[*exit.Error](err); ok {
 		return failed
 	}
-	if errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
+	if _, refused := errors.AsType[redis.Error](err); refused || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errNoStart) {
 		return exit.Errorf(exit.Unavailable, "bench %s: %w", what, err)
 	}
 	return exit.Errorf(exit.Internal, "bench %s: %w", what, err)

@@ -88,6 +88,18 @@ func TestBenchNeedsARedisServer(t *testing.T) {
 	}
 }
 
+// A server that answers, and refuses what is measured, is no failure of the measurement.
+func TestBenchIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >" + commandtest.Secret + " ~* -@all +ping +hello"}})
+	_, path := server.Addr()
+	for _, measurement := range []string{"renewal", "lock"} {
+		p := commandtest.Call(t, []string{"REDIS_URL=unix://weak:" + commandtest.Secret + "@" + path}, "bench", measurement)
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine("NOPERM")
+	}
+}
+
 func TestBenchRenewalNeedsACluster(t *testing.T) {
 	t.Parallel()
 	_, env := commandtest.OnServer(t, redistest.Config{})

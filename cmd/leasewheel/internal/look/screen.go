@@ -80,7 +80,7 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 		if v.err == nil {
 			continue
 		}
-		text := output.Visible(output.OneLine(v.err))
+		text := output.OneLine(v.err)
 		if !v.at.IsZero() {
 			text = fmt.Sprintf("%s old: %s", sinceThen(v.at, r.at), text)
 		}

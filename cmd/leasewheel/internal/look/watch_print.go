@@ -51,7 +51,7 @@ func (w *watchCommand) writeLine(r *refresh) error {
 	}
 	for _, v := range r.views {
 		if v.err != nil {
-			line.WriteString("  " + output.Visible(output.OneLine(v.err)))
+			line.WriteString("  " + output.OneLine(v.err))
 		}
 	}
 	_, err := fmt.Fprintln(w.out, line.String())

@@ -56,7 +56,7 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// OneLine returns the text of err in one line: joined errors have several.
+// OneLine returns the visible text of err in one line: joined errors have several.
 func OneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {
@@ -64,7 +64,7 @@ func OneLine(err error) string {
 			lines = append(lines, line)
 		}
 	}
-	return strings.Join(lines, "; ")
+	return Visible(strings.Join(lines, "; "))
 }
 
 // Filled breaks the lines of paragraphs anew, for lines of width columns. Lines that begin

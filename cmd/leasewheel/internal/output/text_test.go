@@ -12,8 +12,8 @@ import (
 // Errors that were joined are one line.
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("first\n\tsecond\n\n: %w", os.ErrClosed)
-	assert.Equal(t, "first; second; : file already closed", OneLine(err))
+	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\n\n: %w", os.ErrClosed)
+	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
 }
 
 func TestFiguresKeepThreeDigits(t *testing.T) {

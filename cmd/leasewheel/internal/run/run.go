@@ -27,6 +27,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -446,7 +447,7 @@ func (r *command) request(ctx context.Context, acquire acquirer) (*lock.Lease, e
 		}
 		if waited > silentOutage && !reported {
 			reported = true
-			fmt.Fprintf(r.stderr, "leasewheel: server %s: %v; waiting for it\n", r.servers.Address(), err)
+			fmt.Fprintf(r.stderr, "leasewheel: server %s: %s; waiting for it\n", r.servers.Address(), output.OneLine(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -577,7 +578,7 @@ func (r *command) unlock(lease *lock.Lease) (gone bool) {
 	case errors.Is(err, lock.ErrLost):
 		return true
 	default:
-		fmt.Fprintf(r.stderr, "leasewheel: lock %q was not released: %v\n", r.name, err)
+		fmt.Fprintf(r.stderr, "leasewheel: lock %q was not released: %s\n", r.name, output.OneLine(err))
 	}
 	return false
 }

@@ -286,6 +286,9 @@ func catchSignals() (signals <-chan os.Signal, release func()) {
 			signal.Notify(c, sig)
 		}
 	}
+	if !signal.Ignored(unix.SIGPIPE) { // a standard error that nothing reads must not end run
+		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	}
 	return c, func() { signal.Stop(c) }
 }
 
