@@ -25,7 +25,7 @@ TESTFLAGS ?= $(if $(filter true,$(CI)),-count=1)
 WITH_REDIS := export REDIS_SERVER REQUIRE_REDIS=1; REDIS_SERVER=$$(.ci/redis)
 
 # Of the nested modules, which CI alone tests, some need PostgreSQL, or etcd.
-WITH_SERVERS := $(WITH_REDIS)$(if $(filter true,$(CI)),; export POSTGRES_BIN ETCD_SERVER REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres); ETCD_SERVER=$$(.ci/etcd))
+WITH_SERVERS := $(WITH_REDIS)$(if $(filter true,$(CI)),; export POSTGRES_BIN PGBOUNCER ETCD_SERVER REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres); PGBOUNCER=$$(.ci/postgres --pgbouncer); ETCD_SERVER=$$(.ci/etcd))
 
 # A program built with -race sleeps a second when it ends, for reports that others may
 # be about to make: every package's tests do, and every process that they start. Ours
@@ -131,6 +131,11 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 chaos: ## Break servers, networks and processes at random for CHAOS_TIME (10m), from CHAOS_SEED, and check every promise
 	@set -eu; $(WITH_REDIS); set -x; go test -tags real -count=1 -timeout 24h ./lock/locktest/chaos -run '^TestFaultBench$$' -v \
 		-args -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -active 0 -strict $(CHAOS_ARGS)
+
+.PHONY: chaos-postgres
+chaos-postgres: ## The same for PostgreSQL: its servers, replica, connections and pools
+	@set -eu; export POSTGRES_BIN REQUIRE_POSTGRES=1; POSTGRES_BIN=$$(.ci/postgres); set -x; \
+		go -C lock/pgstore test -tags real -count=1 -timeout 24h . -run '^TestFaultBench$$' -v -args -time $(CHAOS_TIME) -seed $(CHAOS_SEED)
 
 .PHONY: year
 year: ## Live through a virtual year, or DAYS, of leases and wheel under faults drawn at random

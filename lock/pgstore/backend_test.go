@@ -53,11 +53,11 @@ func over(network func(redistest.DialFunc) redistest.DialFunc) func(*pgxpool.Con
 	}
 }
 
-// backend returns the backend of one test.
-func backend(t testing.TB, s *pgtest.Server, c pgstore.Config) drivertest.Backend {
+// backend returns the backend of one test. change may change the stores' pools.
+func backend(t testing.TB, s *pgtest.Server, c pgstore.Config, change ...func(*pgxpool.Config)) drivertest.Backend {
 	return drivertest.Backend{
 		Prefix: fmt.Sprintf("%d:", prefixes.Add(1)),
-		Open:   func(t testing.TB) driver.Store { return open(t, s, c) },
+		Open:   func(t testing.TB) driver.Store { return open(t, s, c, change...) },
 		Delete: func(name string) {
 			exec(t, s, fmt.Sprintf("UPDATE %s.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, state = NULL WHERE name = '%s'",
 				c.Schema, strings.ReplaceAll(name, "'", "''")))
@@ -75,7 +75,7 @@ func backend(t testing.TB, s *pgtest.Server, c pgstore.Config) drivertest.Backen
 			network := new(redistest.Late)
 			t.Cleanup(network.Close)
 			return drivertest.LateStore{
-				Store: open(t, s, c, over(network.Over)),
+				Store: open(t, s, c, append(change, over(network.Over))...),
 				Hold:  network.HoldAfter, Pass: func() { network.Hold(false) }, Deliver: network.Deliver,
 			}
 		},

@@ -203,13 +203,7 @@ func (s *Store) checkNotifications(ctx context.Context) []driver.Finding {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
-		if err := s.query(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
-		defer cancel()
-		_, err = conn.WaitForNotification(ctx)
-		return err
+		return s.listener.probe(ctx, conn, number)
 	}()
 	if err == nil {
 		return nil

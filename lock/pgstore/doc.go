@@ -33,21 +33,45 @@
 //
 //   - With synchronous_commit=off or fsync=off a crash loses the last grants.
 //   - A failover to an asynchronous replica loses the last grants: another owner is granted a lock
-//     that is held, with a larger token unless the replica's clock is behind. Name synchronous
-//     standbys, or guard the resource.
+//     that is held, with a larger token unless the replica's clock is behind. See below, or guard the
+//     resource.
 //   - A clock that is set forward ends leases.
 //
 // [Store.Check] finds these settings, transactions that are open for too long, missing rights,
 // and a connection on which no notification arrives; it names what to do.
 //
+// # Failover
+//
+// By synchronous_commit of the pool's role a confirmed grant survives
+//
+//	off                      nothing for certain
+//	local                    a crash of the primary; the others do so without a named standby, too
+//	remote_write             also a failover, if the replica's machine does not crash as well
+//	on (default)             also a failover to a synchronous replica
+//	remote_apply             the same
+//
+// Name each replica's connection in synchronous_standby_names: "*" also counts a copy that is being
+// made (pg_basebackup). While none is connected, no lock is granted and none renewed: name two, as in
+// "ANY 1 (a, b)". Promote one that was synchronous, and keep the old primary from starting as one.
+// pg_cancel_backend ends the wait for the replica and confirms the grant without it. The pool's URL
+// has all hosts, target_session_attrs=read-write and connect_timeout.
+//
 // # Connections
 //
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
-// enough, and PgBouncer in transaction mode may be between, from version 1.21 on with
-// max_prepared_statements above 0, or with pgx's default_query_exec_mode=exec. Releases are notified
-// on one further connection for each store, which must lead to the server itself: see
-// [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for each other, is
-// only used for locks with waiters.
+// enough. Releases are notified on one further connection for each store, which must lead to the
+// server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for
+// each other, is only used for locks with waiters.
+//
+// PgBouncer in transaction mode may be between. Set
+//
+//   - default_query_exec_mode=exec, cache_describe or simple_protocol in the pool's URL, or, from
+//     PgBouncer 1.21 on, max_prepared_statements above 0; otherwise requests fail, and their errors
+//     name this setting;
+//   - Config.Listen or Config.Poll; otherwise subscriptions fail, and waiters ask by
+//     lock.Config.Poll alone;
+//   - default_pool_size to the connections of a few pools: a request that waits for another one's row
+//     keeps its connection.
 //
 // Transactions must be "read committed", PostgreSQL's default; others are refused.
 //
@@ -83,11 +107,11 @@ package pgstore
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
-// Tests: faults_test.go, errors_test.go, pool_test.go.
+// Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
 // Planted: 240, 241, 245.
 //
-// Subscriptions: listener.go. Tests: faults_test.go, suite_real_test.go.
-// Planted: 244.
+// Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, suite_real_test.go.
+// Planted: 244, 258.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
 // Planted: 243.

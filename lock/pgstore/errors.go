@@ -38,10 +38,11 @@ func answerOf(err error, sent bool) error {
 		return errLate
 	case passing(refusal.Code):
 		err = fmt.Errorf("pgstore: %w: %w", driver.ErrUnavailable, err)
-	case advice(refusal.Code) != "":
-		err = fmt.Errorf("pgstore: %w: %s", err, advice(refusal.Code))
 	default:
 		err = fmt.Errorf("pgstore: %w", err)
+	}
+	if a := advice(refusal.Code); a != "" {
+		err = fmt.Errorf("%w: %s", err, a)
 	}
 	if rolledBack(refusal) || !sent {
 		err = notDone(err)
@@ -92,6 +93,8 @@ func advice(code string) string {
 		return "run pgstore.Migrate with Config.Schema, or leasewheel-postgres sql"
 	case "42501":
 		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
+	case "26000", "42P05", "08P01": // a prepared statement is missing, is there already, or is another one
+		return "behind a proxy such as PgBouncer in transaction mode set default_query_exec_mode=exec in the pool's URL"
 	}
 	return ""
 }

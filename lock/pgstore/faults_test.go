@@ -356,6 +356,31 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 	}
 }
 
+// A refusal writes nothing, also if the grant has made the row, or is one more hold.
+func TestRefusalsWriteNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "refusals")
+	store := open(t, s, pgstore.Config{Schema: "refusals"})
+	pool := s.Pool(t)
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
+		h, other := hold(kind, fmt.Sprint("a", kind), "client:1"), hold(kind, fmt.Sprint("a", kind), "client:2")
+		for h.Count = 1; h.Count <= 2; h.Count++ {
+			granted(t, store, h)
+			var before, after string
+			version := func(into *string) {
+				require.NoError(t, pool.QueryRow(t.Context(), "SELECT xmin || ' ' || xmax FROM refusals.locks WHERE name = $1", h.Name).Scan(into))
+			}
+			version(&before)
+			a, err := store.Acquire(t.Context(), other)
+			require.NoError(t, err)
+			assert.Equal(t, driver.Refused, a.Verdict)
+			version(&after)
+			assert.Equal(t, before, after, "%v, hold %d", kind, h.Count)
+		}
+	}
+}
+
 // A store that got no answer when it ended a subscription goes on with another connection: the
 // statement may arrive late, and remove the row of a subscription that was made since.
 func TestSubscriptionAfterALateEnd(t *testing.T) {

@@ -28,7 +28,7 @@ type listener struct {
 	changes map[string]bool                   // guarded by mu; names whose rows may have to change
 	number  int64                             // guarded by mu; of the connection, 0 without one
 	rows    map[string]map[machine.Topic]bool // guarded by mu; that the server has for the number: true; that it may have: false
-	changed chan struct{}                     // guarded by mu; closed when rows change
+	changed chan struct{}                     // guarded by mu; closed when rows change, or a connection fails
 	failed  error                             // guarded by mu; why the last connection failed, nil while there is one
 	session int                               // guarded by mu; how many connections there were
 }
@@ -109,6 +109,10 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		l.s.work.Go(l.run)
 	}
 	for !l.has(b) {
+		if errors.Is(l.failed, errShared) {
+			defer l.mu.Unlock()
+			return l.failed
+		}
 		changed := l.changed
 		l.mu.Unlock()
 		select {
@@ -145,6 +149,12 @@ func (l *listener) touch(name string) {
 	}
 }
 
+// change has those look again who wait for rows. The caller holds mu.
+func (l *listener) change() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
 func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,6 +169,7 @@ func (l *listener) run() {
 			l.s.config.Logger.Warn("pgstore: the connection for notifications failed", "error", err)
 			l.mu.Lock()
 			l.failed = err
+			l.change()
 			l.mu.Unlock()
 		}
 		if time.Since(begin) > connectTimeout {
@@ -233,12 +244,42 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d); LISTEN leasewheel_%d", number, number), pgx.QueryExecModeSimpleProtocol)
+	// The lock comes last: where a proxy shares sessions, one would be left in each.
+	if err = l.listens(ctx, conn, number); err == nil {
+		_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
+	}
 	if err != nil {
 		conn.Close(ctx)
 		return nil, err
 	}
 	return conn, nil
+}
+
+// errShared reports a connection that has no session of its own.
+var errShared = errors.New("pgstore: notifications do not pass the proxy before the server, such as PgBouncer in transaction mode: set Config.Listen to a direct connection, or Config.Poll")
+
+// listens has a connection listen. If there is a proxy, whose clients have process numbers that are
+// not those of sessions, it awaits a notification.
+func (l *listener) listens(ctx context.Context, conn *pgx.Conn, number int64) error {
+	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf("LISTEN leasewheel_%d; SELECT pg_backend_pid()", number)).ReadAll()
+	if err != nil || string(answers[1].Rows[0][0]) == fmt.Sprint(conn.PgConn().PID()) {
+		return err
+	}
+	if err = l.probe(ctx, conn, number); errors.Is(err, context.DeadlineExceeded) {
+		return errShared
+	}
+	return err
+}
+
+// probe sends a notification, and awaits it.
+func (l *listener) probe(ctx context.Context, conn *pgx.Conn, number int64) error {
+	if err := l.s.query(ctx, "SELECT pg_notify($1, 'check')", []any{fmt.Sprint("leasewheel_", number)}, nil); err != nil {
+		return fmt.Errorf("no notification was sent: %v", err) //nolint:errorlint // a deadline of this is not the notification's
+	}
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	_, err := conn.WaitForNotification(ctx)
+	return err
 }
 
 // begin begins a connection, which has no rows yet, or ends it.
@@ -308,9 +349,9 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 		}
 	}
 	l.mu.Unlock()
-	err := l.change(ctx, l.s.sql.wait, &more, number)
+	err := l.send(ctx, l.s.sql.wait, &more, number)
 	if err == nil {
-		err = l.change(ctx, l.s.sql.unwait, &fewer, number)
+		err = l.send(ctx, l.s.sql.unwait, &fewer, number)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -331,8 +372,7 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 			delete(l.rows, at.name)
 		}
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.change()
 	for _, all := range l.names {
 		if gap {
 			all.DeliverAll(driver.Notice{})
@@ -353,7 +393,7 @@ func (p *places) add(at place) {
 	p.all, p.names, p.kinds, p.ofs = append(p.all, at), append(p.names, at.name), append(p.kinds, int16(at.Kind)), append(p.ofs, at.Of)
 }
 
-func (l *listener) change(ctx context.Context, sql string, p *places, number int64) error {
+func (l *listener) send(ctx context.Context, sql string, p *places, number int64) error {
 	if len(p.all) == 0 {
 		return nil
 	}

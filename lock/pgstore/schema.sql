@@ -117,10 +117,11 @@ END $leasewheel$;
 -- settled reports whether no transaction that is under way has locked the row with a revision. One
 -- that has may not be seen yet. It may have looked for waiters before this request's subscription:
 -- a refusal by the row would miss its message. It may be an acquisition whose deadline has passed
--- since: a release that finds nothing would leave it. One that locks the row later is late.
+-- since: a release that finds nothing would leave it. One that locks the row later is late. A transaction that has locked the row before
+-- it wrote it leaves itself in xmax.
 CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $leasewheel$
 BEGIN
-	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax = '0');
+	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax IN ('0', xmin));
 END $leasewheel$;
 
 -- The functions below return one of these verdicts:

@@ -16,7 +16,7 @@ const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).
 
 // looked are those of a row l that is not locked, if there is one.
 const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.holds, 0), coalesce(l.ends, 0), coalesce(l.token, 0),
-	l.state, r.kinds, r.ofs, r.stores, coalesce(l.xmax = '0', false)`
+	l.state, r.kinds, r.ofs, r.stores, coalesce(l.xmax IN ('0', l.xmin), false)`
 
 func newStatements(schema string) statements {
 	text := func(s string) string {
@@ -37,7 +37,7 @@ func newStatements(schema string) statements {
 		renew:   text("SELECT clock, outcomes FROM {schema}.renew($1::text[], $2::text[], $3::bigint[], $4::int8range)"),
 		look: text(`SELECT {looked}, n.name FROM (SELECT $1::text) AS n(name) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
-		list: text(`SELECT {looked}, n.name FROM (SELECT *, xmax FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
+		list: text(`SELECT {looked}, n.name FROM (SELECT *, xmin, xmax FROM {schema}.locks WHERE name >= $1::text AND name > $2::text ORDER BY name LIMIT $3::int) l,
 			LATERAL (SELECT l.name) AS n(name), LATERAL {schema}.waiting(l.name) r ORDER BY l.name`),
 		announce: text(`INSERT INTO {schema}.clients AS c (id, host, process, pid, label, since, ends)
 			VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, {schema}.clock() / 1000 + $7::bigint)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -39,6 +40,21 @@ func TestSuite(t *testing.T) {
 			return b
 		},
 	})
+}
+
+// TestSuiteThroughPgBouncer runs the suite through PgBouncer in transaction mode, with direct
+// connections for notifications. What needs the end of a process' connections, or a server of its
+// own, is left out: PgBouncer keeps connections.
+func TestSuiteThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "bounced_suite")
+	b := pgtest.StartBouncer(t, s)
+	drivertest.Run(t, drivertest.Suite{Backend: func(t testing.TB) drivertest.Backend {
+		of := backend(t, b, pgstore.Config{Schema: "bounced_suite", Listen: s.Pool(t).Config().ConnConfig}, mode(pgx.QueryExecModeExec))
+		of.Kill = nil
+		return of
+	}})
 }
 
 // TestMixedSuite runs the suite on a quorum of two servers of Redis and one of PostgreSQL.

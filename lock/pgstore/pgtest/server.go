@@ -59,9 +59,14 @@ func Start(t testing.TB, settings ...string) *Server {
 func Need(t testing.TB) {
 	t.Helper()
 	_, err := Find()
+	need(t, err)
+}
+
+func need(t testing.TB, err error) {
+	t.Helper()
 	switch {
 	case err == nil:
-	case errors.Is(err, errNone) && os.Getenv("REQUIRE_POSTGRES") != "1" && os.Getenv("CI") != "true":
+	case (errors.Is(err, errNone) || errors.Is(err, errNoBouncer)) && os.Getenv("REQUIRE_POSTGRES") != "1" && os.Getenv("CI") != "true":
 		t.Skip(err)
 	default:
 		t.Fatal(err)
@@ -74,21 +79,31 @@ func Launch(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("/tmp", "pgtest-") // short: a socket's path has 107 bytes at most
+	s, err := folder()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, settings: settings}
-	if s.account, err = own(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
+	s.settings = settings
 	initdb := s.command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("pgtest: initdb: %w: %s", err, out), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("pgtest: initdb: %w: %s", err, out), os.RemoveAll(s.dir))
 	}
 	if err := s.Restart(); err != nil {
 		s.Close()
 		return nil, err
+	}
+	return s, nil
+}
+
+// folder makes the folder of a server.
+func folder() (*Server, error) {
+	dir, err := os.MkdirTemp("/tmp", "pgtest-") // short: a socket's path has 107 bytes at most
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir}
+	if s.account, err = own(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
 }
@@ -179,6 +194,25 @@ func (s *Server) answers(by time.Time) error {
 			return err
 		}
 	}
+}
+
+// Follow ends the server, replaces its data by a copy of those of another one, which runs, and
+// starts it as that one's streaming replica. `SELECT pg_promote()` makes it a server of its own.
+func (s *Server) Follow(primary *Server) error {
+	s.Kill()
+	bin, err := Find()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.data()); err != nil {
+		return err
+	}
+	// -R writes the address of the other one into the data. A checkpoint that is not fast takes minutes.
+	backup := s.command(filepath.Join(bin, "pg_basebackup"), "-D", s.data(), "-d", primary.URL(), "-R", "-c", "fast", "--no-sync")
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: pg_basebackup: %w: %s", err, out)
+	}
+	return s.Restart()
 }
 
 // PID returns the id of the server's main process.

@@ -1,0 +1,108 @@
+package pgstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+)
+
+// pair is a server and its replica.
+type pair struct{ primary, replica *pgtest.Server }
+
+// synchronous makes each server of a pair wait for the other one, by the name of its connection. With *
+// a copy that is being made (pg_basebackup) would do.
+const synchronous = "synchronous_standby_names=walreceiver"
+
+// startPair starts a pair, and makes a schema, which both have.
+func startPair(t testing.TB, schema string, settings ...string) *pair {
+	p := &pair{pgtest.Start(t, settings...), pgtest.Start(t, settings...)}
+	require.NoError(t, p.replica.Follow(p.primary))
+	migrate(t, p.primary, schema)
+	pool := p.primary.Pool(t)
+	require.Eventually(t, func() (has bool) {
+		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn())").Scan(&has)
+		return err == nil && has
+	}, time.Minute, 5*time.Millisecond)
+	return p
+}
+
+// reach has connections made to the server of the two that accepts writes.
+func (p *pair) reach(t testing.TB) func(*pgxpool.Config) {
+	c, err := pgx.ParseConfig("postgres:///postgres?user=postgres&target_session_attrs=read-write&connect_timeout=2&host=" + p.primary.Dir() + "," + p.replica.Dir())
+	require.NoError(t, err)
+	return func(pool *pgxpool.Config) { pool.ConnConfig = c }
+}
+
+// promote kills the primary, and has the replica take its place.
+func (p *pair) promote(t testing.TB) {
+	p.primary.Kill()
+	p.primary, p.replica = p.replica, p.primary
+	pool := p.primary.Pool(t)
+	require.Eventually(t, func() bool { // what the replica still has to apply may end the request
+		_, _ = pool.Exec(context.Background(), "SELECT pg_promote()")
+		var waits bool
+		err := pool.QueryRow(context.Background(), "SELECT pg_is_in_recovery()").Scan(&waits)
+		return err == nil && !waits
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// answered acquires a hold until there is an answer.
+func answered(t testing.TB, s *pgstore.Store, h *driver.Hold) (a driver.Answer) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var err error
+		a, err = s.Acquire(ctx, h)
+		return err == nil
+	}, 2*time.Minute, 10*time.Millisecond)
+	return a
+}
+
+// A synchronous replica that is promoted has every grant that was confirmed. Without a replica none is
+// confirmed.
+func TestFailoverToASynchronousReplica(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, "failover", synchronous)
+	store := open(t, p.primary, pgstore.Config{Schema: "failover"}, p.reach(t))
+	mine, theirs := hold(driver.KindMutex, "a", "client:1"), hold(driver.KindMutex, "a", "client:2")
+	mine.TTL = time.Hour
+	before := granted(t, store, mine).Token
+	p.promote(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := store.Acquire(ctx, hold(driver.KindMutex, "b", "client:1"))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+
+	require.NoError(t, p.replica.Follow(p.primary))
+	assert.Equal(t, driver.Refused, answered(t, store, theirs).Verdict)
+	released(t, store, mine)
+	assert.Greater(t, granted(t, store, theirs).Token, before)
+}
+
+// An asynchronous replica that is promoted may lack the last grants: a lock has two holders. The
+// second one's token is larger.
+func TestFailoverToAnAsynchronousReplica(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, "failover")
+	store := open(t, p.primary, pgstore.Config{Schema: "failover"}, p.reach(t))
+	mine := hold(driver.KindMutex, "a", "client:1")
+	mine.TTL = time.Hour
+	p.replica.Kill()
+	before := granted(t, store, mine).Token
+	p.primary.Kill()
+	require.NoError(t, p.replica.Restart())
+	p.promote(t)
+	a := answered(t, store, hold(driver.KindMutex, "a", "client:2"))
+	assert.Equal(t, driver.Granted, a.Verdict)
+	assert.Greater(t, a.Token, before)
+}
