@@ -256,12 +256,6 @@ const repeatText = `
   few compare-and-swaps. What a wheel saves is memory, the cost when many are due, and garbage
   collection. So arming anew and Netty's figures have no limit any more, and a reset may cost
   what the runtime's costs.
-- **Churn**: a cache miss for each random node, on both sides.
-- **A million due**: the worker reads a node twice, from its bucket and from the due nodes, so
-  that a task can cancel another one that is due. It frees a node with two locked instructions,
-  since the memory is used again.
-- **Netty**: its producers push onto a queue and leave the rest to the worker. That takes less
-  of the caller's time, and more of the processor's.
 - **Locks, 1 goroutine**: the promises cost this much, see what a pair is made of. redsync's SET
   keeps fewer.
 - **Locks, 16 goroutines**: a batch has three requests, and each wakes a sleeping processor on
