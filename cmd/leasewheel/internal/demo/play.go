@@ -68,6 +68,9 @@ func (d *demo) run(ctx context.Context) (*report, error) {
 	d.meter = terminal.StartMeter(os.Stderr, d.progress)
 	stalls := watchStalls()
 	err := d.play(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // the signal, in whatever step it came
+	}
 	d.report.Stalls = stalls.end()
 	d.report.Elapsed = time.Since(d.begin)
 	d.cleanUp(context.WithoutCancel(ctx))
