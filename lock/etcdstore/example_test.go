@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,13 +15,15 @@ import (
 )
 
 func Example() {
-	members := strings.Split("10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379", ",")
-	client, err := clientv3.New(clientv3.Config{Endpoints: members})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:         strings.Split(os.Getenv("ETCD_MEMBERS"), ","), // all of them, and no balancer
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := etcdstore.New(client, etcdstore.Config{Prefix: "orders/"})
+	store, err := etcdstore.New(client, etcdstore.Config{Prefix: "orders"})
 	if err != nil {
 		log.Fatal(err)
 	}
