@@ -87,7 +87,10 @@ func TestACLForms(t *testing.T) {
 
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	lines := filepath.Join(t.TempDir(), "lines")
+	require.NoError(t, os.WriteFile(lines, []byte(commandtest.Secret+"\n\nanother\n"), 0o600))
 	for text, args := range map[string][]string{
+		"has several lines":      {"--password-file", lines},
 		"one PATTERN":            {"a", "b"},
 		"no white space":         {"a b"},
 		`PATTERN`:                {""},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // Without a server the locks are in a folder, and run reports that in one line.
@@ -64,4 +66,21 @@ func TestRunKilledInAFolder(t *testing.T) {
 	require.NoError(t, p.Cmd.Process.Kill())
 	require.Equal(t, "held", waiting.Line())
 	assert.True(t, allGone(pids), "the command of the first holder")
+}
+
+// An output that cannot be written is neither the server's fault nor that of the arguments.
+func TestOutputOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	holder(t, env)
+	for _, args := range [][]string{
+		{"ls"}, {"watch", "-n", "1"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"doctor"}, {"acl"}, {"version"}, {"completion", "bash"},
+		{"queue", "put", "mails", "hello"}, {"queue", "ls", "mails"}, {"queue", "stats", "mails"},
+	} {
+		p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
+			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$0" "$@" >/dev/full`}, cmd.Args...)
+		}, args...)
+		assert.Equal(t, exit.Internal, p.Wait(), args)
+		p.RequireOneLine("no space left on device")
+	}
 }

@@ -120,7 +120,7 @@ func (d *command) run(cmd *cobra.Command, args []string) error {
 		write = writeJSON
 	}
 	if err := write(cmd.OutOrStdout(), &report); err != nil {
-		return exit.Errorf(exit.Unavailable, "writing the report: %w", err)
+		return exit.Errorf(exit.Internal, "writing the report: %w", err)
 	}
 	return exitOf(&report)
 }

@@ -21,7 +21,7 @@ const (
 	Warned      = 2   // doctor found warnings, and no broken promise
 	Usage       = 64  // the arguments are invalid
 	Unavailable = 69  // the server cannot be reached or refused
-	Internal    = 70  // a defect of leasewheel itself, or of its host
+	Internal    = 70  // a defect of leasewheel itself, or of its host: no output can be written
 	NotAcquired = 75  // the lock is held; -E overrides
 	Overloaded  = 75  // stalls of the machine may explain what the demo saw
 	Lost        = 76  // the lock was lost while the command ran

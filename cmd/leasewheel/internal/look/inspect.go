@@ -96,7 +96,7 @@ func (i *inspectCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		taken = taken || s.Held() || s.Counted || s.Foreign != ""
 		if err := i.print(cmd.OutOrStdout(), &s); err != nil {
-			return exit.Errorf(exit.Unavailable, "writing the report: %w", err)
+			return exit.Errorf(exit.Internal, "writing the report: %w", err)
 		}
 	}
 	if err := failure(cmd, sights); err != nil {

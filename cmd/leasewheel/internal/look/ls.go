@@ -85,7 +85,7 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	failure, err := write(cmd, pattern, progress)
 	if err != nil {
-		return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
+		return exit.Errorf(exit.Internal, "writing the list: %w", err)
 	}
 	return failure
 }

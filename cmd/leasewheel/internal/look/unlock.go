@@ -89,7 +89,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 				continue
 			}
 			if err := u.print(cmd.OutOrStdout(), &s); err != nil {
-				return exit.Errorf(exit.Unavailable, "writing what was done: %w", err)
+				return exit.Errorf(exit.Internal, "writing what was done: %w", err)
 			}
 			held = held || s.Held()
 			if s.Foreign != "" {

@@ -123,7 +123,7 @@ func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, patt
 			return r.permanent
 		}
 		if err := show(r); err != nil {
-			return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
+			return exit.Errorf(exit.Internal, "writing the list: %w", err)
 		}
 		last = r.views
 		if n == w.count {

@@ -74,7 +74,7 @@ func (a *access) report(cmd *cobra.Command, id, outcome string) error {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", output.Quoted(shortened(id)), outcomeTexts[outcome])
 	}
 	if err != nil {
-		return exit.Errorf(exit.Unavailable, "writing what was done: %w", err)
+		return exit.Errorf(exit.Internal, "writing what was done: %w", err)
 	}
 	return nil
 }

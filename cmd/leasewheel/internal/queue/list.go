@@ -144,7 +144,7 @@ func (l *listCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	failure, err := l.list(cmd, options, out)
 	if err = cmp.Or(err, out.flush()); err != nil {
-		return exit.Errorf(exit.Unavailable, "writing the list: %w", err)
+		return exit.Errorf(exit.Internal, "writing the list: %w", err)
 	}
 	return failure
 }

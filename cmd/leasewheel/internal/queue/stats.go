@@ -61,7 +61,7 @@ func (s *statsCommand) run(cmd *cobra.Command, args []string) error {
 		write = writeQueueStatsJSON
 	}
 	if err := write(cmd.OutOrStdout(), name, &stats); err != nil {
-		return exit.Errorf(exit.Unavailable, "writing the counts: %w", err)
+		return exit.Errorf(exit.Internal, "writing the counts: %w", err)
 	}
 	return nil
 }

@@ -60,6 +60,13 @@ func completeHelp(root *cobra.Command) {
 	}
 	for _, cmd := range completion.Commands() {
 		cmd.Args = exit.NoArguments
+		write := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := write(cmd, args); err != nil {
+				return exit.Errorf(exit.Internal, "writing the script: %w", err)
+			}
+			return nil
+		}
 	}
 	for _, cmd := range append(completion.Commands(), completion) {
 		cmd.Long = strings.TrimSpace(cmd.Long) + exit.PrintedCodes
