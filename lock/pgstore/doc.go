@@ -98,8 +98,8 @@ package pgstore
 //
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
-// Tests: differential_test.go, suite_real_test.go, schema_test.go.
-// Planted: 246.
+// Tests: differential_test.go, suite_real_test.go, schema_test.go, faults_test.go.
+// Planted: 246, 253.
 //
 // The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
