@@ -44,15 +44,14 @@
 //
 // By synchronous_commit of the pool's role a confirmed grant survives
 //
-//	off                      nothing for certain
-//	local                    a crash of the primary; the others do so without a named standby, too
-//	remote_write             also a failover, if the replica's machine does not crash as well
-//	on (default)             also a failover to a synchronous replica
-//	remote_apply             the same
+//	off                          nothing for certain
+//	local, or no named standby   a crash of the primary
+//	remote_write                 also a failover, if the replica's machine does not crash as well
+//	on (default), remote_apply   also a failover to a synchronous replica
 //
 // Name each replica's connection in synchronous_standby_names: "*" also counts a copy that is being
 // made (pg_basebackup). While none is connected, no lock is granted and none renewed: name two, as in
-// "ANY 1 (a, b)". Promote one that was synchronous, and keep the old primary from starting as one.
+// "ANY 1 (a, b)". Promote the named one that has received most, and keep the old primary from starting as one.
 // pg_cancel_backend ends the wait for the replica and confirms the grant without it. The pool's URL
 // has all hosts, target_session_attrs=read-write and connect_timeout.
 //
@@ -98,8 +97,8 @@ package pgstore
 //
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
-// Tests: differential_test.go, suite_real_test.go, schema_test.go.
-// Planted: 246.
+// Tests: differential_test.go, suite_real_test.go, schema_test.go, faults_test.go.
+// Planted: 246, 259.
 //
 // The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
