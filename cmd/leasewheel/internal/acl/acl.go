@@ -164,7 +164,7 @@ func passwordRule(file string) (string, error) {
 	if password == "" {
 		return "", fmt.Errorf("--password-file %s is empty; it must contain the password", file)
 	}
-	if strings.ContainsAny(password, "\r\n") { // --redis-password-file refuses it, too
+	if strings.ContainsAny(password, "\r\n") { // --store-password-file refuses it, too
 		return "", fmt.Errorf("--password-file %s has several lines; accepted is one, the password", file)
 	}
 	sum := sha256.Sum256([]byte(password))

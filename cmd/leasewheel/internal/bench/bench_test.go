@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -94,7 +95,7 @@ func TestBenchIsRefused(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >" + commandtest.Secret + " ~* -@all +ping +hello"}})
 	_, path := server.Addr()
 	for _, measurement := range []string{"renewal", "lock"} {
-		p := commandtest.Call(t, []string{"REDIS_URL=unix://weak:" + commandtest.Secret + "@" + path}, "bench", measurement)
+		p := commandtest.Call(t, []string{connect.URLVariable + "=unix://weak:" + commandtest.Secret + "@" + path}, "bench", measurement)
 		assert.Equal(t, exit.Unavailable, p.Wait())
 		p.RequireOneLine("NOPERM")
 	}
