@@ -3,6 +3,8 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,9 @@ const checkEvery = 3 * time.Second
 // attachWithin is the least time for subscribing to a channel, which includes connecting
 // for the first one. It holds even if the caller's deadline is earlier.
 const attachWithin = 2 * time.Second
+
+// refusedPause is how long a channel that was carried before waits after a refusal.
+const refusedPause = time.Second
 
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
@@ -44,6 +49,7 @@ type conn struct {
 
 	// Guarded by subscriber.mu.
 	channels map[string]*channelState // by channel name
+	requests []*request               // those that the server has not answered in full, in its order
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -57,6 +63,20 @@ type channelState struct {
 	// only when the last request is confirmed.
 	subscribing, unsubscribing int
 }
+
+// request is one that was sent, or is about to be.
+type request struct {
+	kind  kind
+	names []string // of channels, without a confirmation yet
+}
+
+type kind int
+
+const (
+	subscribe kind = iota
+	unsubscribe
+	ping
+)
 
 func newConn(s *Subscriber, n Node) *conn {
 	cn := &conn{
@@ -119,7 +139,70 @@ func (cn *conn) register(channels []*channel) (registered []*channel, err error)
 		c.conn = cn
 		registered = append(registered, c)
 	}
+	if len(registered) > 0 {
+		cn.requests = append(cn.requests, &request{subscribe, namesOf(registered)})
+	}
 	return registered, nil
+}
+
+func namesOf(channels []*channel) []string {
+	names := make([]string, len(channels))
+	for i, c := range channels {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// answered notes that the server has confirmed a channel, or has answered a ping. Without a
+// request it was the server's own decision. The caller holds mu.
+func (cn *conn) answered(k kind, name string) {
+	i := slices.IndexFunc(cn.requests, func(r *request) bool { return r.kind == k && (k == ping || slices.Contains(r.names, name)) })
+	if i < 0 {
+		return
+	}
+	r := cn.requests[i]
+	r.names = slices.DeleteFunc(r.names, func(n string) bool { return n == name })
+	if len(r.names) == 0 {
+		cn.requests = slices.Delete(cn.requests, i, i+1)
+	}
+}
+
+// refused ends the subscriptions of the oldest request, which the user has no right to. The
+// others on the conn are not affected. It reports whether there was such a request.
+func (cn *conn) refused(err error) bool {
+	s := cn.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind != subscribe {
+		return false
+	}
+	names := cn.requests[0].names
+	cn.requests = cn.requests[1:]
+	for _, name := range names {
+		k := cn.channels[name]
+		k.subscribing--
+		c := k.channel
+		k.channel = nil
+		if k.subscribing == 0 && k.unsubscribing == 0 {
+			delete(cn.channels, name)
+		}
+		switch {
+		case c == nil:
+			continue
+		case c.confirmed: // until the right was taken away, which may be an error of the moment
+			if s.ctx.Err() == nil {
+				s.work.Go(func() {
+					if pause(s.ctx, refusedPause) {
+						s.move([]*channel{c})
+					}
+				})
+			}
+		default:
+			s.failed(c, err)
+		}
+		c.conn = nil
+	}
+	return true
 }
 
 // unregister forgets channels whose request could not be sent. The caller of add will
@@ -147,6 +230,7 @@ func (cn *conn) remove(c *channel) {
 	}
 	k.channel = nil
 	k.unsubscribing++
+	cn.requests = append(cn.requests, &request{unsubscribe, []string{c.Name}})
 	cn.subscriber.mu.Unlock()
 	ctx, cancel := context.WithTimeout(Offline, checkEvery)
 	defer cancel()
@@ -165,10 +249,7 @@ func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
 		ctx = established
 	default:
 	}
-	names := make([]string, len(channels))
-	for i, c := range channels {
-		names[i] = c.Name
-	}
+	names := namesOf(channels)
 	if cn.node.Sharded {
 		return cn.pubsub.SSubscribe(ctx, names...)
 	}
@@ -197,12 +278,19 @@ func (cn *conn) read() {
 	<-cn.begun
 	for {
 		message, err := cn.pubsub.Receive(Offline)
+		if _, refusal := errors.AsType[redis.Error](err); refusal && strings.HasPrefix(err.Error(), "NOPERM") && cn.refused(fault.Classify(err)) {
+			continue
+		}
 		if err != nil {
 			cn.breakDown(err)
 			return
 		}
 		cn.received.Store(true)
 		switch m := message.(type) {
+		case *redis.Pong:
+			cn.subscriber.mu.Lock()
+			cn.answered(ping, "")
+			cn.subscriber.mu.Unlock()
 		case *redis.Message:
 			cn.message(m)
 		case *redis.Subscription:
@@ -224,14 +312,19 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	s := cn.subscriber
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	of := subscribe
+	if strings.HasSuffix(m.Kind, "unsubscribe") {
+		of = unsubscribe
+	}
+	cn.answered(of, m.Channel)
 	k := cn.channels[m.Channel]
 	if k == nil {
 		return
 	}
-	switch m.Kind {
-	case "subscribe", "ssubscribe":
+	switch of {
+	case subscribe:
 		k.subscribing--
-	case "unsubscribe", "sunsubscribe":
+	case unsubscribe:
 		if k.unsubscribing == 0 {
 			cn.evicted(k)
 			return
@@ -310,6 +403,9 @@ func (cn *conn) ping() error {
 	select {
 	case cn.order <- struct{}{}:
 		defer cn.sent()
+		cn.subscriber.mu.Lock()
+		cn.requests = append(cn.requests, &request{kind: ping})
+		cn.subscriber.mu.Unlock()
 		return cn.pubsub.Ping(Offline)
 	default:
 		return nil

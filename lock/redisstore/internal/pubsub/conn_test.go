@@ -5,10 +5,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
@@ -47,6 +50,66 @@ func TestIdleSubscriptionConnectionIsReplaced(t *testing.T) {
 	}
 	close(ended)
 	checks.Wait()
+}
+
+// A refused subscription leaves the others of its connection as they are, those that are requested
+// at the same time, too.
+func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"half on nopass ~* +@all resetchannels &a &c"}})
+	admin := server.Client(t)
+	options := *admin.Options()
+	options.Username, options.Password = "half", "any"
+	client := redis.NewClient(&options)
+	defer client.Close()
+	var revoked atomic.Bool
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(err error) { assert.True(t, revoked.Load(), err) })
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	listen := func(notify func(driver.Notice), names ...string) (driver.Subscription, error) {
+		var handlers []Handler
+		for _, name := range names {
+			handlers = append(handlers, Handler{Channel{Name: name}, func(owner string) (driver.Notice, bool) { return driver.Notice{Owner: owner}, true }})
+		}
+		return s.Subscribe(ctx, handlers, notify)
+	}
+	notices := make(chan driver.Notice, 100)
+	keep := func(n driver.Notice) { notices <- n }
+	kept, err := listen(keep, "a")
+	require.NoError(t, err)
+	defer kept.Close()
+	for range 20 {
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := listen(func(driver.Notice) {}, "b", "d")
+			assert.ErrorContains(t, err, "NOPERM")
+		})
+		other, err := listen(keep, "c")
+		both.Wait()
+		require.NoError(t, err)
+		for _, name := range []string{"a", "c"} {
+			require.NoError(t, admin.Publish(ctx, name, name).Err())
+			assert.Equal(t, driver.Notice{Owner: name}, <-notices, "a message, and no other wake-up")
+		}
+		other.Close()
+	}
+
+	// The server ends a connection whose user loses a right. The others go on, without an end.
+	lost, err := listen(func(driver.Notice) {}, "c")
+	require.NoError(t, err)
+	defer lost.Close()
+	revoked.Store(true)
+	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "half", "resetchannels", "&a").Err())
+	assert.Equal(t, driver.Notice{}, <-notices, "a message may have been missed")
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		cn, c := s.conns[""], s.channels[Channel{Name: "c"}]
+		return cn != nil && len(cn.requests) == 0 && len(cn.channels) == 1 && c.conn == nil
+	}, time.Minute, time.Millisecond, "the refusal has come")
+	require.NoError(t, admin.Publish(ctx, "a", "a").Err())
+	assert.Equal(t, driver.Notice{Owner: "a"}, <-notices)
 }
 
 // checkConns checks the connections, as is done every few seconds.
