@@ -180,6 +180,9 @@ func (cn *conn) refused(err error) bool {
 	cn.requests = cn.requests[1:]
 	for _, name := range names {
 		k := cn.channels[name]
+		if k == nil { // evicted
+			continue
+		}
 		k.subscribing--
 		c := k.channel
 		k.channel = nil
