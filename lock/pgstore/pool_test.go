@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -77,20 +78,20 @@ func TestGuardInATransactionOfDatabaseSQL(t *testing.T) {
 	const schema = "guard_sql"
 	s := server(t)
 	migrate(t, s, schema)
-	db := openSQL(t, s, schema)
+	db, name := openSQL(t, s, schema), rand.Text()
 	for _, step := range []struct {
 		token int64
 		err   error
 	}{{7, nil}, {7, nil}, {6, pgstore.ErrStale}, {8, nil}, {7, pgstore.ErrStale}} {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		require.ErrorIs(t, pgstore.GuardSQL(t.Context(), tx, schema, token{"a", step.token}), step.err)
+		require.ErrorIs(t, pgstore.GuardSQL(t.Context(), tx, schema, token{name, step.token}), step.err)
 		if step.err != nil {
 			require.NoError(t, tx.Rollback())
 		} else {
 			require.NoError(t, tx.Commit())
 		}
-		require.ErrorIs(t, pgstore.GuardSQL(t.Context(), tx, schema, token{"a", 9}), sql.ErrTxDone)
+		require.ErrorIs(t, pgstore.GuardSQL(t.Context(), tx, schema, token{name, 9}), sql.ErrTxDone)
 	}
 }
 
