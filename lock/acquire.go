@@ -179,14 +179,7 @@ func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 	if err != nil {
 		r.grant = grant{} // which was not handed off
 	}
-	reported := false
-	defer func() {
-		if !reported && lease != nil { // the observer called runtime.Goexit
-			l.returnLease(lease)
-		}
-	}()
 	l.recordOutcome(a, r.grant, lease, err)
-	reported = true
 	return lease, err
 }
 

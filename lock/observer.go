@@ -66,7 +66,14 @@ func (l *Locker) recordOutcome(a *acquisition, g grant, lease *Lease, err error)
 		if !a.queued.IsZero() {
 			acquired.Queued = now.Sub(a.queued)
 		}
+		returned := false
+		defer func() {
+			if !returned && lease != nil { // it has called runtime.Goexit, so that no caller gets the lease
+				l.returnLease(lease)
+			}
+		}()
 		l.observe("Acquired", func() { observer.Acquired(a.ctx, acquired) })
+		returned = true
 	}
 	if err == nil && observer.Ended != nil {
 		lease.own().reportable()
