@@ -162,7 +162,11 @@ func (cn *conn) answered(k kind, name string) {
 	}
 	r := cn.requests[i]
 	r.names = slices.DeleteFunc(r.names, func(n string) bool { return n == name })
-	if len(r.names) == 0 {
+	switch {
+	case len(r.names) > 0:
+	case i == 0: // nearly always: there may be many behind it
+		cn.requests = cn.requests[1:]
+	default: // the server has dropped a channel that was about to be left
 		cn.requests = slices.Delete(cn.requests, i, i+1)
 	}
 }
