@@ -740,7 +740,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// Without a message in hand there is nothing to wait for, whatever ctx is.
+// Shutdown waits for nothing without a message in hand, also with a context that has ended.
 func TestShutdownAfterTheEndOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())

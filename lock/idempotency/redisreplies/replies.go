@@ -40,7 +40,7 @@ type replies struct {
 	prefix string
 }
 
-// keysOf returns the key of a record: never that of its lock, whatever the prefix.
+// keysOf returns the key of a record: never that of its lock, with any prefix.
 func (r *replies) keysOf(key string) []string { return []string{"leasewheel_reply:" + r.prefix + key} }
 
 func (r *replies) Load(ctx context.Context, key string) (idempotency.Record, error) {
