@@ -16,6 +16,18 @@ import (
 
 var benchTime = flag.Duration("time", 30*time.Second, "how long TestFaultBench breaks a cluster")
 
+// TestFaults breaks a cluster in every way while locks are in use.
+func TestFaults(t *testing.T) {
+	b := startBench(t, 3)
+	b.progresses(20, "intact")
+	b.renews(3, "intact")
+	for i := range faults {
+		b.breakBy(i)
+	}
+	b.renews(3, "after all faults")
+	b.check()
+}
+
 // TestFaultBench breaks a cluster in ways drawn at random, for so long.
 func TestFaultBench(t *testing.T) {
 	b := startBench(t, 4)
@@ -30,7 +42,7 @@ func TestFaultBench(t *testing.T) {
 // TestDeposedLeader has a leader acknowledge a keepalive after it was deposed: it does not count.
 // The scheduler decides whether it acknowledges in time.
 func TestDeposedLeader(t *testing.T) {
-	c := startCluster(t, nil)
+	c := startCluster(t, swift, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
 	k := newKeeper(client, systemClock(), "any")

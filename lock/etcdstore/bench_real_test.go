@@ -1,4 +1,4 @@
-//go:build unix
+//go:build real && unix
 
 package etcdstore
 
@@ -19,6 +19,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/chaos"
 )
+
+// members is how many members the cluster has.
+const members = 3
 
 // benchTTL is that of the bench's locks. Uses that outlast it twice depend on renewals.
 const benchTTL = 2 * time.Second
@@ -45,7 +48,7 @@ type bench struct {
 
 func startBench(t testing.TB, workers int) *bench {
 	b := &bench{TB: t, prefix: "bench"}
-	b.cluster = startCluster(t, func(t testing.TB, _ int, address string) string {
+	b.cluster = startCluster(t, swift, func(t testing.TB, _ int, address string) string {
 		p := startProxy(t, address)
 		b.peers = append(b.peers, p)
 		return p.address()
@@ -65,7 +68,7 @@ func startBench(t testing.TB, workers int) *bench {
 			wires, addresses = append(wires, p), append(addresses, p.address())
 		}
 		b.wires = append(b.wires, wires)
-		s := openOn(t, dial(t, addresses), b.prefix)
+		s := openOn(t, dial(t, addresses, time.Second), b.prefix)
 		s.now = func() time.Time { return time.Now().Add(time.Duration(b.skew.Load())) }
 		l, err := lock.New(s, lock.Config{TTL: benchTTL})
 		require.NoError(t, err)
@@ -351,17 +354,4 @@ func (b *bench) check() {
 	}
 	b.Logf("%d uses, %d of more than two TTLs, %d checks; %d were lost or failed; %d rounds of keepalives were voided by a change of the leader",
 		len(b.uses), b.renewed.Load(), checked, b.refused.Load(), voided)
-}
-
-// TestFaults breaks a cluster in every way while locks are in use.
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 3)
-	b.progresses(20, "intact")
-	b.renews(3, "intact")
-	for i := range faults {
-		b.breakBy(i)
-	}
-	b.renews(3, "after all faults")
-	b.check()
 }
