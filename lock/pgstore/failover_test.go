@@ -37,7 +37,7 @@ func startPair(t testing.TB, schema string, settings ...string) *pair {
 
 // reach has connections made to the server of the two that accepts writes.
 func (p *pair) reach(t testing.TB) func(*pgxpool.Config) {
-	c, err := pgx.ParseConfig("postgres:///postgres?user=postgres&target_session_attrs=read-write&connect_timeout=2&host=" + p.primary.Dir() + "," + p.replica.Dir())
+	c, err := pgx.ParseConfig("postgres:///postgres?user=postgres&target_session_attrs=read-write&connect_timeout=60&host=" + p.primary.Dir() + "," + p.replica.Dir())
 	require.NoError(t, err)
 	return func(pool *pgxpool.Config) { pool.ConnConfig = c }
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
 )
 
-// patient is for lockers on a server that is broken: requests have as long as a busy machine takes.
-var patient = lock.Config{RequestTimeout: 20 * time.Second, RetryFor: time.Minute}
+// patient is for lockers on a server that is broken: requests have as long as a busy machine takes, and
+// no lease ends.
+var patient = lock.Config{TTL: 10 * time.Minute, RequestTimeout: time.Minute, RetryFor: time.Minute}
 
 // locker returns a locker on a store of its own.
 func locker(t *testing.T, s *pgtest.Server, schema string) *lock.Locker {

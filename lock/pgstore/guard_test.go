@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
@@ -70,7 +71,7 @@ func TestGuardOfPausedHolders(t *testing.T) {
 	a := account{t, s.Pool(t), schema}
 	store := open(t, s, pgstore.Config{Schema: schema})
 	take := func(round, owner int) token {
-		h := &driver.Hold{Name: "account", Owner: fmt.Sprintf("client:%d-%d", round, owner), Count: 1, TTL: driver.DefaultTTL}
+		h := &driver.Hold{Name: "account", Owner: fmt.Sprintf("client:%d-%d", round, owner), Count: 1, TTL: 10 * time.Minute}
 		_, err := store.ForceRelease(t.Context(), h.Name)
 		require.NoError(t, err)
 		answer, err := store.Acquire(t.Context(), h)

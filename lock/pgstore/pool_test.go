@@ -48,7 +48,9 @@ func TestPoolOfDatabaseSQL(t *testing.T) {
 	var work sync.WaitGroup
 	for _, store := range []*pgstore.Store{onSQL, onSQL, open(t, s, pgstore.Config{Schema: schema})} {
 		// Without polls: a message alone ends each wait, except that of a connection that was cut.
-		l, err := lock.New(store, lock.Config{RequestTimeout: patient.RequestTimeout, RetryFor: patient.RetryFor, Poll: time.Minute})
+		c := patient
+		c.Poll = time.Minute
+		l, err := lock.New(store, c)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, l.Close()) })
 		work.Go(func() {

@@ -1,9 +1,11 @@
 package pgstore_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,13 +17,15 @@ import (
 )
 
 func hold(k driver.Kind, name, owner string) *driver.Hold {
-	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: driver.DefaultTTL}
+	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: 10 * time.Minute}
 }
 
 // granted acquires a hold.
 func granted(t testing.TB, s *pgstore.Store, h *driver.Hold) driver.Answer {
 	t.Helper()
-	a, err := s.Acquire(t.Context(), h)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // 10 s otherwise
+	defer cancel()
+	a, err := s.Acquire(ctx, h)
 	require.NoError(t, err)
 	require.Equal(t, driver.Granted, a.Verdict)
 	return a
@@ -32,7 +36,9 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 	t.Helper()
 	free := *h
 	free.Count = 0
-	held, err := s.Release(t.Context(), &free)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	held, err := s.Release(ctx, &free)
 	require.NoError(t, err)
 	require.True(t, held)
 }

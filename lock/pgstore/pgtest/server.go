@@ -22,8 +22,9 @@ const (
 	// readyTimeout bounds how long a server may take until it answers. It takes 0.1 s, and some
 	// seconds after a crash; the rest is for a very busy machine.
 	readyTimeout = 90 * time.Second
-	// endTimeout bounds how long a server may take for an immediate shutdown.
-	endTimeout = 10 * time.Second
+	// endTimeout bounds how long a server may take for an immediate shutdown, and its processes to end
+	// after it was killed. Only a hang reaches it.
+	endTimeout = time.Minute
 )
 
 // Server is a PostgreSQL server on a unix socket.
@@ -204,8 +205,12 @@ func (s *Server) Follow(primary *Server) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(s.data()); err != nil {
-		return err
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) { // the processes of a server that was killed may still write
+		if err := os.RemoveAll(s.data()); err == nil {
+			break
+		} else if time.Since(begin) > endTimeout {
+			return err
+		}
 	}
 	// -R writes the address of the other one into the data. A checkpoint that is not fast takes minutes.
 	backup := s.command(filepath.Join(bin, "pg_basebackup"), "-D", s.data(), "-d", primary.URL(), "-R", "-c", "fast", "--no-sync")
