@@ -41,9 +41,9 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// BenchmarkSpread divides the goroutines among processes, and puts half a millisecond between
-// the clients and the server, each way.
-func BenchmarkSpread(b *testing.B) {
+// BenchmarkApart divides the goroutines among processes, and puts half a millisecond between the
+// clients and the server, each way.
+func BenchmarkApart(b *testing.B) {
 	for _, name := range []string{"leasewheel", "leasewheel-plain", "redsync", "rueidislock-tuned", "promised-redisson", "grouped", "autopipelined"} {
 		i, err := find(name)
 		if err != nil {
