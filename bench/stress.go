@@ -155,10 +155,7 @@ func (s *stress) run(ctx context.Context) {
 	working.Wait()
 	for i := range s.producers {
 		p := &s.producers[i]
-		last.Go(func() {
-			lastBegun <- struct{}{}
-			p.lastRound()
-		})
+		last.Go(func() { p.lastRound(sync.OnceFunc(func() { lastBegun <- struct{}{} })) })
 	}
 	<-lastBegun
 	s.unrun = make(map[wheel.Timeout]bool)
@@ -267,8 +264,8 @@ func (p *producer) round(ctx context.Context) {
 }
 
 // lastRound schedules until the wheel refuses: it cancels pending records, accounts for those
-// that have run, and schedules both again.
-func (p *producer) lastRound() {
+// that have run, and schedules both again. It calls begun when one is pending for an hour.
+func (p *producer) lastRound(begun func()) {
 	p.left.Store(math.MaxInt64)
 	for i := 0; p.result.Refused == 0 && !p.s.stopped.Load(); i = (i + 1) % len(p.records) {
 		r := &p.records[i]
@@ -279,7 +276,8 @@ func (p *producer) lastRound() {
 			}
 			p.settle(r, nil)
 		}
-		p.schedule(r, p.delay()+time.Duration(i%2)*time.Hour)
+		p.schedule(r, p.delay()+time.Duration(1-i%2)*time.Hour)
+		begun()
 	}
 }
 

@@ -69,7 +69,7 @@ func (b *besideRun) once(ctx context.Context, folder string) ([]byte, error) {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, b.command[0], b.command[1:]...)
 	command.Dir, command.Stdout, command.Stderr = folder, &output, &output
-	command.WaitDelay = time.Second // as for the tests that real time decides
+	command.WaitDelay = leftLimit
 	alone(command)
 	err := command.Run()
 	return output.Bytes(), err

@@ -31,6 +31,10 @@ type realRun struct {
 	folder  string // for the packages' test binaries
 }
 
+// leftLimit is how long the output of a command is read after its end: a process that it has left
+// may have its output. No machine is so slow that it bounds the reading of what the command wrote.
+const leftLimit = time.Minute
+
 // errFailed reports that a test failed, which was printed.
 var errFailed = errors.New("tests failed")
 
@@ -124,7 +128,7 @@ func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) o
 		"-test.parallel=" + strconv.Itoa(parallel),
 	}, r.args...)...)
 	command.Dir, command.Stdout, command.Stderr = p.Dir, &out, &out
-	command.WaitDelay = time.Second // a process that the test left has its output
+	command.WaitDelay = leftLimit
 	alone(command)
 	watch, begun := startMonitor(r.least), time.Now()
 	err := command.Run()

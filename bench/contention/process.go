@@ -41,8 +41,8 @@ type process struct {
 // errEnded is returned for a process that has ended without its last report.
 var errEnded = errors.New("a process of contenders has ended too early")
 
-// endLimit bounds the exit of a process, which is killed after that.
-const endLimit = 20 * time.Second
+// endLimit bounds the exit of a process, which is killed after that. Only one that hangs reaches it.
+const endLimit = time.Minute
 
 func startProcess(way Way, board *Board, w work, failed context.CancelCauseFunc) (*process, error) {
 	p := &process{cmd: way.Command(), reports: make(chan report, 2), failed: failed}

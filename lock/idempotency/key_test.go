@@ -7,14 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/idempotency"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
 
 // Keys are quoted strings of structured fields, or bare texts.
 func TestKeys(t *testing.T) {
-	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		attempt, _ := idempotency.From(r.Context())
 		w.Header().Set("Key", attempt.Key)
 	})

@@ -27,6 +27,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
+// patient has limits that no slow machine reaches, for tests in real time.
+var patient = lock.Config{TTL: 10 * time.Minute, RequestTimeout: time.Minute}
+
 // wrap returns h behind the middleware.
 func wrap(t *testing.T, l *lock.Locker, replies idempotency.Replies, c idempotency.Config, h http.HandlerFunc) http.Handler {
 	t.Helper()
@@ -57,7 +60,7 @@ func counted(calls *atomic.Int32) http.HandlerFunc {
 // A repetition gets the stored reply, whole, without another call of the handler.
 func TestRepetition(t *testing.T) {
 	var calls int
-	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
@@ -100,7 +103,7 @@ func TestRepetition(t *testing.T) {
 // Requests that are not repetitions are refused, with a problem document.
 func TestRefusals(t *testing.T) {
 	var calls atomic.Int32
-	l := locktest.New(t, lock.Config{})
+	l := locktest.New(t, patient)
 	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{MaxBody: 100}, counted(&calls))
 	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
 	broken := func(r *http.Request) { r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), brokenBody{})) }
@@ -159,7 +162,7 @@ func TestRefusals(t *testing.T) {
 // What http.StripPrefix removes belongs to the target: the middleware of one path does not replay
 // the reply of another's handler.
 func TestMountedPaths(t *testing.T) {
-	once, err := idempotency.New(locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{})
+	once, err := idempotency.New(locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	for _, shop := range []string{"/ann", "/bob"} {
@@ -223,7 +226,7 @@ func TestManyAtATime(t *testing.T) {
 	var calls atomic.Int32
 	var all sync.WaitGroup
 	for range 4 {
-		h := wrap(t, memory.Locker(t, lock.Config{}), replies, idempotency.Config{}, counted(&calls))
+		h := wrap(t, memory.Locker(t, patient), replies, idempotency.Config{}, counted(&calls))
 		for range 50 {
 			all.Go(func() {
 				for w := post(h, "k", "body"); ; w = post(h, "k", "body") {
@@ -262,7 +265,7 @@ func TestInterruptedAttempts(t *testing.T) {
 						w.WriteHeader(http.StatusAccepted)
 					})
 				}
-				h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, func(w http.ResponseWriter, r *http.Request) {
+				h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(w http.ResponseWriter, r *http.Request) {
 					if calls++; calls == 1 {
 						first(w, r)
 						return
@@ -291,7 +294,7 @@ func TestInterruptedAttempts(t *testing.T) {
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32
 	c := idempotency.Config{MaxReply: 100, Interrupted: counted(&calls)}
-	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
 		w.Header().Set("Location", "/orders/1")
 		w.WriteHeader(http.StatusCreated)
@@ -322,7 +325,7 @@ func TestTooLargeReplyOfAProxy(t *testing.T) {
 	target, err := url.Parse(orders.URL)
 	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	front := httptest.NewServer(wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{MaxReply: 100}, proxy.ServeHTTP))
+	front := httptest.NewServer(wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{MaxReply: 100}, proxy.ServeHTTP))
 	defer front.Close()
 	for range 2 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, io.MultiReader(strings.NewReader("in chunks")))
@@ -404,7 +407,7 @@ func TestFilesOfForms(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("TMP", folder) // on Windows
-	h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), idempotency.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(_ http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, r.ParseMultipartForm(1))
 		files, err := os.ReadDir(folder)
 		assert.NoError(t, err)
@@ -453,7 +456,7 @@ func (r repeating) Swap(ctx context.Context, key string, next idempotency.Record
 func TestOwnAttemptIsNotInterrupted(t *testing.T) {
 	var calls, interrupted atomic.Int32
 	c := idempotency.Config{Interrupted: counted(&interrupted)}
-	l := locktest.New(t, lock.Config{})
+	l := locktest.New(t, patient)
 	replies := repeating{idempotency.NewMemory()}
 	h := wrap(t, l, replies, c, wrap(t, l, replies, c, counted(&calls)).ServeHTTP)
 	for range 2 {
@@ -510,7 +513,7 @@ func TestRepliesDoNotAnswer(t *testing.T) {
 			return nil
 		}}
 		var calls atomic.Int32
-		h := wrap(t, locktest.New(t, lock.Config{}), unanswered, idempotency.Config{}, counted(&calls))
+		h := wrap(t, locktest.New(t, patient), unanswered, idempotency.Config{}, counted(&calls))
 		fails = 3
 		assert.Equal(t, "1", post(h, "a", "body").Body.String())
 		fails = 1000
@@ -534,7 +537,7 @@ func TestScopeAndKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		c := idempotency.Config{Keep: time.Hour, Scope: func(r *http.Request) string { return r.Header.Get("Account") }}
-		h := wrap(t, locktest.New(t, lock.Config{}), idempotency.NewMemory(), c, counted(&calls))
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, counted(&calls))
 		as := func(account string) func(*http.Request) {
 			return func(r *http.Request) { r.Header.Set("Account", account) }
 		}
@@ -553,7 +556,7 @@ func TestLocksWithoutTokens(t *testing.T) {
 	store, err := redisstore.New(server.Client(t), redisstore.Config{Format: redisstore.FormatPlain})
 	require.NoError(t, err)
 	defer store.Close()
-	l, err := lock.New(store, lock.Config{})
+	l, err := lock.New(store, patient)
 	require.NoError(t, err)
 	defer l.Close()
 	var calls atomic.Int32

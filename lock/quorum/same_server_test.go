@@ -38,7 +38,7 @@ func TestOneServerUnderSeveralNamesIsRefused(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
 		clients = append(clients, client)
 	}
-	l := locker(t, assemble(t, patient, clients...), lock.Config{})
+	l := locker(t, assemble(t, patient, clients...), lock.Config{TTL: time.Hour, RequestTimeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := l.Mutex("orders:1").Lock(ctx)

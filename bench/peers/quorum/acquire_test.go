@@ -72,7 +72,7 @@ func leasewheel(t testing.TB, clients []*redis.Client, expiry time.Duration, c q
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	locker, err := lock.New(store, lock.Config{TTL: expiry, RetryFor: -1})
+	locker, err := lock.New(store, lock.Config{TTL: expiry, RequestTimeout: expiry / 8, RetryFor: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

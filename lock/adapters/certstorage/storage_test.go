@@ -68,10 +68,10 @@ func TestTwoServersObtainOnce(t *testing.T) {
 	const names, askers = 25, 8
 	var asking sync.WaitGroup
 	for range 2 {
-		store, err := redisstore.Open(server.URL(), redisstore.Config{})
+		store, err := redisstore.New(server.Client(t), redisstore.Config{})
 		require.NoError(t, err)
 		defer store.Close()
-		locker, err := lock.New(store, lock.Config{})
+		locker, err := lock.New(store, lock.Config{TTL: 10 * time.Minute, RequestTimeout: time.Minute}) // no slow machine decides
 		require.NoError(t, err)
 		defer locker.Close()
 		var config *certmagic.Config

@@ -25,7 +25,7 @@ import (
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	store, err := redisstore.Open(server.URL(), redisstore.Config{})
+	store, err := redisstore.New(server.Client(t), redisstore.Config{})
 	require.NoError(t, err)
 	defer store.Close()
 	for name, replies := range map[string]idempotency.Replies{
@@ -74,23 +74,25 @@ func equal(t *testing.T, want, got idempotency.Record) {
 
 // Random steps have the same results in memory and on Redis, with tokens as large as they become.
 func TestSameAsMemory(t *testing.T) {
-	server := locktest.Start(t)
-	memory, redis := idempotency.NewMemory(), redisreplies.New(server.Store(t), "replies:")
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	const large = 1<<53 - 4
-	for i := range 1000 {
-		next := idempotency.Record{Token: large + random.Int64N(4), Fingerprint: []byte{byte(random.IntN(2))}}
-		if random.IntN(3) == 0 {
-			next.Reply = []byte{byte(i)}
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		memory, redis := idempotency.NewMemory(), redisreplies.New(server.Store(t), "replies:")
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 0))
+		const large = 1<<53 - 4
+		for i := range 1000 {
+			next := idempotency.Record{Token: large + random.Int64N(4), Fingerprint: []byte{byte(random.IntN(2))}}
+			if random.IntN(3) == 0 {
+				next.Reply = []byte{byte(i)}
+			}
+			key := fmt.Sprint(i / 10)
+			want, err := memory.Swap(t.Context(), key, next, time.Hour)
+			require.NoError(t, err)
+			got, err := redis.Swap(t.Context(), key, next, time.Hour)
+			require.NoError(t, err)
+			require.True(t, want.Token == got.Token && bytes.Equal(want.Fingerprint, got.Fingerprint) && bytes.Equal(want.Reply, got.Reply), "seed %d, step %d: %v, not %v", seed, i, got, want)
 		}
-		key := fmt.Sprint(i / 10)
-		want, err := memory.Swap(t.Context(), key, next, time.Hour)
-		require.NoError(t, err)
-		got, err := redis.Swap(t.Context(), key, next, time.Hour)
-		require.NoError(t, err)
-		require.True(t, want.Token == got.Token && bytes.Equal(want.Fingerprint, got.Fingerprint) && bytes.Equal(want.Reply, got.Reply), "seed %d, step %d: %v, not %v", seed, i, got, want)
-	}
+	})
 }
 
 // A record expires after its time, and what is no record is an error that leaves it alone.
