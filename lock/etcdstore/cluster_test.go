@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,14 +22,28 @@ import (
 	"google.golang.org/grpc"
 )
 
-// members is how many members a cluster has.
-const members = 3
+// layout is what the servers of a cluster are configured by.
+type layout struct {
+	members  int
+	election time.Duration // for which a leader may be silent; the least TTL is one and a half of it
+}
+
+var (
+	// single has one member, which leads whatever the machine does.
+	single = layout{1, 660 * time.Millisecond}
+	// steady keeps its leader while the machine is held up for less than 10 s, and has one after some
+	// seconds.
+	steady = layout{3, 10 * time.Second}
+	// swift soon replaces a leader that does not answer, which one that is held up does not either.
+	swift = layout{3, 660 * time.Millisecond}
+)
 
 // limit is how long a condition is waited for.
 const limit = time.Minute
 
 // cluster is a cluster of etcd servers, on loopback.
 type cluster struct {
+	layout  layout
 	folder  string
 	members []*member
 }
@@ -76,12 +91,12 @@ func freeAddress(t testing.TB) string {
 type through func(t testing.TB, member int, address string) string
 
 // startCluster starts a cluster that ends with t. Its data are in memory, where there is room.
-func startCluster(t testing.TB, through through) *cluster {
+func startCluster(t testing.TB, layout layout, through through) *cluster {
 	folder, err := os.MkdirTemp(memory(), "etcdstore-test-") //nolint:usetesting // in memory, and some clusters are for all tests
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	c := &cluster{folder: folder}
-	for i := range members {
+	c := &cluster{layout: layout, folder: folder}
+	for i := range layout.members {
 		m := &member{cluster: c, name: fmt.Sprintf("m%d", i), client: freeAddress(t), peer: freeAddress(t)}
 		if m.advertised = m.peer; through != nil {
 			m.advertised = through(t, i, m.peer)
@@ -119,7 +134,7 @@ func (m *member) start(t testing.TB) {
 		"--listen-client-urls", "http://"+m.client, "--advertise-client-urls", "http://"+m.client,
 		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.advertised,
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", m.folder, "--initial-cluster-state", "new",
-		"--heartbeat-interval", "60", "--election-timeout", "660", // the least TTL is 1 s
+		"--heartbeat-interval", "60", "--election-timeout", strconv.FormatInt(m.layout.election.Milliseconds(), 10),
 		"--logger", "zap", "--log-level", "error", "--log-outputs", "stderr",
 	)
 	m.command.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
@@ -182,17 +197,17 @@ func (m *member) await(t testing.TB) {
 }
 
 // dial returns a client of one member.
-func (m *member) dial(t testing.TB) *clientv3.Client { return dial(t, []string{m.client}) }
+func (m *member) dial(t testing.TB) *clientv3.Client { return dial(t, []string{m.client}, limit) }
 
-// dial returns a client that ends with t.
-func dial(t testing.TB, addresses []string, options ...grpc.DialOption) *clientv3.Client {
+// dial returns a client that ends with t. It closes connections without an answer for so long.
+func dial(t testing.TB, addresses []string, silent time.Duration, options ...grpc.DialOption) *clientv3.Client {
 	var endpoints []string
 	for _, address := range addresses {
 		endpoints = append(endpoints, "http://"+address)
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, DialTimeout: time.Second, DialOptions: options, Logger: zap.NewNop(),
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		Endpoints: endpoints, DialTimeout: silent, DialOptions: options, Logger: zap.NewNop(),
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: silent,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
@@ -205,10 +220,10 @@ func (c *cluster) dial(t testing.TB, options ...grpc.DialOption) *clientv3.Clien
 	for _, m := range c.members {
 		addresses = append(addresses, m.client)
 	}
-	return dial(t, addresses, options...)
+	return dial(t, addresses, limit, options...)
 }
 
-// shared is the cluster of the package's tests, which use prefixes of their own.
+// shared is the cluster of the package's tests, which use prefixes of their own. It has one member.
 var shared struct {
 	once sync.Once
 	*cluster
@@ -217,7 +232,7 @@ var shared struct {
 
 // common returns the shared cluster.
 func common(t testing.TB) *cluster {
-	shared.once.Do(func() { shared.cluster = startCluster(&owner{TB: t, cleanups: &shared.cleanups}, nil) })
+	shared.once.Do(func() { shared.cluster = startCluster(&owner{TB: t, cleanups: &shared.cleanups}, single, nil) })
 	if shared.cluster == nil {
 		t.Fatal("the cluster was not started")
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/chaos"
 )
 
+// members is how many members the cluster has.
+const members = 3
+
 // benchTTL is that of the bench's locks. Uses that outlast it twice depend on renewals.
 const benchTTL = 2 * time.Second
 
@@ -46,7 +49,7 @@ type bench struct {
 
 func startBench(t testing.TB, workers int) *bench {
 	b := &bench{TB: t, prefix: "bench"}
-	b.cluster = startCluster(t, func(t testing.TB, _ int, address string) string {
+	b.cluster = startCluster(t, swift, func(t testing.TB, _ int, address string) string {
 		p := startProxy(t, address)
 		b.peers = append(b.peers, p)
 		return p.address()
@@ -66,7 +69,7 @@ func startBench(t testing.TB, workers int) *bench {
 			wires, addresses = append(wires, p), append(addresses, p.address())
 		}
 		b.wires = append(b.wires, wires)
-		s := openOn(t, dial(t, addresses), b.prefix)
+		s := openOn(t, dial(t, addresses, time.Second), b.prefix)
 		s.now = func() time.Time { return time.Now().Add(time.Duration(b.skew.Load())) }
 		l, err := lock.New(s, lock.Config{TTL: benchTTL})
 		require.NoError(t, err)

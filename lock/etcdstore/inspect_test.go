@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +32,7 @@ func failing(method string, on *atomic.Bool) grpc.DialOption {
 func TestForceReleaseWithoutADescription(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
-	s := openOn(t, common(t).dial(t, failing("/LeaseTimeToLive", &lost)), "force")
+	s := openOn(t, common(t).dial(t, failing("/LeaseTimeToLive", &lost)), fmt.Sprintf("test/%d", prefixes.Add(1)))
 	granted := acquire(t, s, request("me:1", time.Minute))
 	lost.Store(true)
 	info, err := s.ForceRelease(t.Context(), "a")

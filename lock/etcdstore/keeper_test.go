@@ -14,7 +14,7 @@ import (
 // balancer.
 func TestKeepaliveOfAnotherMember(t *testing.T) {
 	t.Parallel()
-	c := common(t)
+	c := startCluster(t, steady, nil)
 	client, other := c.members[0].dial(t), c.members[1].dial(t)
 	granted, err := client.Grant(t.Context(), 600)
 	require.NoError(t, err)

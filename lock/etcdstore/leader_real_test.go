@@ -15,7 +15,7 @@ import (
 // TestDeposedLeader has a leader acknowledge a keepalive after it was deposed: it does not count.
 // The scheduler decides whether it acknowledges in time.
 func TestDeposedLeader(t *testing.T) {
-	c := startCluster(t, nil)
+	c := startCluster(t, swift, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
 	k := newKeeper(client, systemClock(), "any")

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,9 @@ func lives(t testing.TB, s *Store, id clientv3.LeaseID) bool {
 func TestLeaseWithoutUseIsRevoked(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
-	s := openOn(t, common(t).dial(t, failing("/Put", &lost)), "discard")
+	run := prefixes.Add(1)
+	s := openOn(t, common(t).dial(t, failing("/Put", &lost)), fmt.Sprintf("test/%d", run))
+	ttl := time.Duration(7777+run) * time.Second // of no other test, nor of an earlier run
 	gone := func(n int) {
 		t.Helper()
 		eventually(t, "etcd has revoked the leases", func() bool {
@@ -33,14 +36,13 @@ func TestLeaseWithoutUseIsRevoked(t *testing.T) {
 			require.NoError(t, err)
 			left := 0
 			for _, l := range response.Leases {
-				if answer, err := s.client.TimeToLive(t.Context(), l.ID); err == nil && answer.GrantedTTL == 7777 {
+				if answer, err := s.client.TimeToLive(t.Context(), l.ID); err == nil && answer.GrantedTTL == int64(ttl/time.Second) {
 					left++
 				}
 			}
 			return left == n
 		})
 	}
-	const ttl = 7777 * time.Second
 	lost.Store(true)
 	_, err := s.Acquire(t.Context(), request("me:1", ttl))
 	require.ErrorIs(t, err, driver.ErrNotDone)
@@ -65,22 +67,26 @@ func TestLeaseWithoutUseIsRevoked(t *testing.T) {
 // renewed.
 func TestHoldOfALostReplyEnds(t *testing.T) {
 	t.Parallel()
-	var lost atomic.Bool
-	s := openOn(t, common(t).dial(t, failing("/Txn", &lost)), "doubt")
 	const ttl = 2 * time.Second
-	kept := request("me:1", ttl)
-	kept.Name = "b"
-	acquire(t, s, kept)
-	lost.Store(true)
-	_, err := s.Acquire(t.Context(), request("me:2", ttl))
-	require.Error(t, err)
-	require.NotErrorIs(t, err, driver.ErrNotDone)
-	lost.Store(false)
-	require.False(t, free(t, s))
-	eventually(t, "it is free", func() bool {
-		items := []renewal.Item{{Key: "b", Owner: "me:1", Ref: driver.KindMutex, TTL: ttl}}
-		s.Renew(t.Context(), items)
-		require.NotEqual(t, renewal.Taken, items[0].Outcome)
-		return free(t, s)
+	inTime(t, ttl/4, func(try *attempt) {
+		var lost atomic.Bool
+		s := openOn(t, common(t).dial(t, failing("/Txn", &lost)), fmt.Sprintf("test/%d", prefixes.Add(1)))
+		kept := request("me:1", ttl)
+		kept.Name = "b"
+		acquire(t, s, kept)
+		lost.Store(true)
+		_, err := s.Acquire(t.Context(), request("me:2", ttl))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, driver.ErrNotDone)
+		lost.Store(false)
+		if !try.holds(!free(t, s), "it was taken") {
+			return
+		}
+		eventually(t, "it is free", func() bool {
+			items := []renewal.Item{{Key: "b", Owner: "me:1", Ref: driver.KindMutex, TTL: ttl}}
+			s.Renew(t.Context(), items)
+			require.NotEqual(t, renewal.Taken, items[0].Outcome)
+			return free(t, s)
+		})
 	})
 }

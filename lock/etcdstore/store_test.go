@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,6 +65,39 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
+// attempt is one of inTime.
+type attempt struct {
+	t    *testing.T
+	most time.Duration
+	last time.Time // of the check before, or the beginning
+	late bool
+}
+
+// inTime attempts a test whose leases end by themselves, until the machine held up no attempt: what is
+// checked must hold if no more time than most has passed since the check before.
+func inTime(t *testing.T, most time.Duration, try func(a *attempt)) {
+	t.Helper()
+	for begin := time.Now(); ; {
+		a := &attempt{t: t, most: most, last: time.Now()}
+		if try(a); !a.late {
+			return
+		}
+		require.Less(t, time.Since(begin), limit, "every attempt was held up")
+	}
+}
+
+// holds checks a condition. It returns false if the machine may be why it does not hold.
+func (a *attempt) holds(condition bool, what string) bool {
+	a.t.Helper()
+	took := time.Since(a.last)
+	if a.last = time.Now(); condition {
+		return true
+	}
+	require.Greater(a.t, took, a.most, what)
+	a.late = true
+	return false
+}
+
 // free reports whether a mutex called a is free.
 func free(t testing.TB, s *Store) bool {
 	t.Helper()
@@ -86,7 +120,7 @@ func leaseOf(t testing.TB, s *Store, name, owner string) clientv3.LeaseID {
 func TestRevokedLeaseIsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	l, err := lock.New(s, lock.Config{TTL: time.Hour})
+	l, err := lock.New(s, lock.Config{TTL: time.Hour, RequestTimeout: limit})
 	require.NoError(t, err)
 	defer l.Close()
 	for _, m := range []*lock.Mutex{l.Mutex("mutex"), l.Fair("fair"), l.ReadWrite("rw").Read(), l.ReadWrite("rw").Write()} {
@@ -112,24 +146,24 @@ func TestRevokedLeaseIsLostAtOnce(t *testing.T) {
 // A hold ends by its own TTL though another hold on its etcd lease is renewed.
 func TestHoldsOfOneLeaseEndApart(t *testing.T) {
 	t.Parallel()
-	s := open(t)
 	const ttl = 3 * time.Second
-	left, kept := request("me:1", ttl), request("me:2", ttl)
-	kept.Name = "b"
-	acquire(t, s, left)
-	acquire(t, s, kept)
-	shared := leaseOf(t, s, "a", "me:1")
-	require.Equal(t, shared, leaseOf(t, s, "b", "me:2"), "both are on one etcd lease")
-	items := func() []renewal.Item {
-		return []renewal.Item{{Key: "b", Owner: "me:2", Ref: driver.KindMutex, TTL: ttl}}
-	}
-	eventually(t, "the hold that is not renewed ends", func() bool {
-		renewed := items()
-		s.Renew(t.Context(), renewed)
-		require.Equal(t, renewal.Renewed, renewed[0].Outcome, "%v", renewed[0].Err)
-		return free(t, s)
+	inTime(t, ttl/4, func(try *attempt) {
+		s := open(t)
+		left, kept := request("me:1", ttl), request("me:2", ttl)
+		kept.Name = "b"
+		acquire(t, s, left)
+		acquire(t, s, kept)
+		shared := leaseOf(t, s, "a", "me:1")
+		if !try.holds(shared == leaseOf(t, s, "b", "me:2"), "both are on one etcd lease") {
+			return
+		}
+		eventually(t, "the hold that is not renewed ends", func() bool {
+			renewed := []renewal.Item{{Key: "b", Owner: "me:2", Ref: driver.KindMutex, TTL: ttl}}
+			s.Renew(t.Context(), renewed)
+			return !try.holds(renewed[0].Outcome == renewal.Renewed, "the other one is renewed") || free(t, s)
+		})
+		assert.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"), "the renewed hold was moved")
 	})
-	assert.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"), "the renewed hold was moved")
 }
 
 // What keeps the store's own leases alive keeps no hold, of whatever TTL.
@@ -215,27 +249,31 @@ func TestGrantWithoutATakerExpires(t *testing.T) {
 	for name, leaves := range map[string]bool{"it sends no request": false, "it has left": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			holder := open(t)
-			s := beside(t, holder)
-			h := request("00000001-0000-4000-8000-000000000000:1", time.Minute)
-			acquire(t, holder, h)
-			waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
-			waiter.Queue.Subscribed = true
-			sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-			require.NoError(t, err)
-			a, err := s.Acquire(t.Context(), waiter)
-			require.NoError(t, err)
-			require.Equal(t, driver.Refused, a.Verdict)
-			h.Count = 0
-			_, err = holder.Release(t.Context(), h)
-			require.NoError(t, err)
-			require.False(t, free(t, holder), "it is granted to the waiter")
-			if leaves {
-				sub.Close()
-			} else {
-				defer sub.Close()
-			}
-			eventually(t, "it is free", func() bool { return free(t, holder) })
+			inTime(t, waitTTL/2, func(try *attempt) {
+				holder := open(t)
+				s := beside(t, holder)
+				h := request("00000001-0000-4000-8000-000000000000:1", time.Minute)
+				acquire(t, holder, h)
+				waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
+				waiter.Queue.Subscribed = true
+				sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
+				require.NoError(t, err)
+				leave := sync.OnceFunc(sub.Close)
+				defer leave()
+				a, err := s.Acquire(t.Context(), waiter)
+				require.NoError(t, err)
+				require.Equal(t, driver.Refused, a.Verdict)
+				h.Count = 0
+				_, err = holder.Release(t.Context(), h)
+				require.NoError(t, err)
+				if !try.holds(!free(t, holder), "it is granted to the waiter") {
+					return
+				}
+				if leaves {
+					leave()
+				}
+				eventually(t, "it is free", func() bool { return free(t, holder) })
+			})
 		})
 	}
 }
@@ -283,14 +321,14 @@ func TestHoldsShareALease(t *testing.T) {
 // A waiter is notified though the history that it would have to catch up with was compacted.
 func TestCompactionDuringAWatch(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, nil)
+	c := startCluster(t, single, nil)
 	var addresses []string
 	var proxies []*proxy
 	for _, m := range c.members {
 		p := startProxy(t, m.client)
 		proxies, addresses = append(proxies, p), append(addresses, p.address())
 	}
-	cut := openOn(t, dial(t, addresses), "a")
+	cut := openOn(t, dial(t, addresses, limit), "a")
 	other := openOn(t, c.dial(t), "a")
 	notices := make(chan driver.Notice, 1000)
 	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}

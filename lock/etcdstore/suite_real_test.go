@@ -23,9 +23,10 @@ var supported = []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead
 // TestSuite runs the conformance suite on a cluster of three members.
 func TestSuite(t *testing.T) {
 	t.Parallel()
+	c := startCluster(t, swift, nil)
 	drivertest.Run(t, drivertest.Suite{
-		Backend: func(t testing.TB) drivertest.Backend { return backend(t, common(t)) },
-		Own:     func(t testing.TB) drivertest.Backend { return backend(t, startCluster(t, nil)) },
+		Backend: func(t testing.TB) drivertest.Backend { return backend(t, c) },
+		Own:     func(t testing.TB) drivertest.Backend { return backend(t, startCluster(t, swift, nil)) },
 		Kinds:   supported, Step: time.Second, Unclocked: true,
 	})
 }
