@@ -1043,7 +1043,7 @@ func TestGoRefuses(t *testing.T) {
 
 // Deferring a function under a held lock does not wait for a request of its holder.
 func TestDeferDoesNotWaitForARequest(t *testing.T) {
-	l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
+	l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Hour, RequestTimeout: 10 * time.Minute})
 	outer := mustLock(t, l.Mutex("a"))
 	inner, err := l.Mutex("a").Lock(outer.Context())
 	require.NoError(t, err)
@@ -1068,7 +1068,7 @@ func TestDeferDoesNotWaitForARequest(t *testing.T) {
 	case d := <-deferred:
 		close(sent)
 		require.NoError(t, d.Wait(t.Context()))
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		close(sent)
 		t.Error("Go waits for the store")
 	}

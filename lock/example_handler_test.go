@@ -50,7 +50,7 @@ func Example_httpHandler() {
 	var t locktest.Scope // instead of a server; a program: redisstore.Open and lock.New
 	defer t.End()
 	redis := locktest.StartMemory(&t)
-	locker := redis.Locker(&t, lock.Config{TTL: 9 * time.Second})
+	locker := redis.Locker(&t, lock.Config{TTL: 9 * time.Second, RequestTimeout: time.Minute})
 
 	working, ended := make(chan string), make(chan error)
 	mux := http.NewServeMux()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -67,7 +66,7 @@ func ExampleLocker_ForceRelease() {
 	locker, server, end := exampleLocker()
 	defer end()
 	ctx := context.Background()
-	stuck, err := locker.Mutex("orders:42").With(lock.Options{TTL: time.Second}).Lock(ctx)
+	stuck, err := locker.Mutex("orders:42").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -84,8 +83,8 @@ func ExampleLocker_ForceRelease() {
 	fmt.Println("it was free:", err == nil)
 	defer next.Unlock(ctx)
 
-	<-stuck.Lost() // the holder notices at its next renewal
-	fmt.Println("the holder has lost it:", errors.Is(stuck.Err(), lock.ErrLost))
+	err = stuck.Unlock(ctx) // the holder notices, if not at a renewal before
+	fmt.Println("the holder has lost it:", errors.Is(err, lock.ErrLost))
 	// Output:
 	// somebody held it: true
 	// it was free: true

@@ -20,7 +20,7 @@ import (
 // A function whose wait ends while Go runs is done, although no slot is free.
 func TestWaitThatEndsWithinGo(t *testing.T) {
 	server := locktest.StartMemory(t)
-	l := server.Locker(t, lock.Config{MaxRunning: 1})
+	l := server.Locker(t, lock.Config{MaxRunning: 1, TTL: time.Hour, RequestTimeout: time.Minute})
 	lease := lockNow(t, l.Mutex("a"))
 	free, running := make(chan struct{}), make(chan struct{})
 	long := deferOn(t, l, "long", func(context.Context) error {
@@ -129,7 +129,7 @@ func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 func TestHandOffThatComesTooLateIsReportedAsAFailure(t *testing.T) {
 	server := locktest.StartMemory(t)
 	var wrong atomic.Int64
-	l := server.Locker(t, lock.Config{Observer: &observe.Observer{Acquired: func(_ context.Context, a observe.Acquired) {
+	l := server.Locker(t, lock.Config{TTL: time.Hour, RequestTimeout: time.Minute, Observer: &observe.Observer{Acquired: func(_ context.Context, a observe.Acquired) {
 		if a.Err != nil && a.Outcome == observe.HandedOff {
 			wrong.Add(1)
 		}

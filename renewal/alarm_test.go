@@ -1,7 +1,6 @@
 package renewal
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,25 +19,90 @@ func (a *alarming) OnLoss(lost func()) (stop func()) {
 	return func() { a.lost = nil }
 }
 
-// A loss that the store notices is reported at once, and costs the other leases nothing.
-func TestAlarmReportsALossAtOnce(t *testing.T) {
+// drop deletes a lease, and notices that.
+func (a *alarming) drop(key string) {
+	a.remove(key)
+	a.lost()
+}
+
+// inAlarm runs f in virtual time, with a watchdog that is closed afterwards.
+func inAlarm(t *testing.T, f func(b *bench, a *alarming)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &alarming{store: newStore()}
 		dog, err := New(a, Config{})
 		require.NoError(t, err)
 		b := &bench{t, a.store, dog}
+		defer func() {
+			b.close()
+			require.Nil(t, a.lost)
+		}()
+		f(b, a)
+	})
+}
+
+// atAlarm waits for a loss that an alarm at an instant, and not a renewal when it is due, shows.
+func (b *bench) atAlarm(l *Lease, at time.Time) {
+	b.Helper()
+	b.lost(l, Deleted)
+	require.Zero(b, time.Since(at).Truncate(time.Minute))
+}
+
+// A loss that the store notices is reported at once, and costs the other leases nothing.
+func TestAlarmReportsALossAtOnce(t *testing.T) {
+	inAlarm(t, func(b *bench, a *alarming) {
 		gone, kept := b.grant(Spec{Key: "gone", TTL: time.Hour}), b.grant(Spec{Key: "kept", TTL: time.Hour})
 		time.Sleep(time.Minute)
-		begin := time.Now()
-		a.mu.Lock()
-		delete(a.leases, "gone")
-		a.mu.Unlock()
+		a.drop("gone")
+		b.atAlarm(gone, time.Now())
+		require.True(b, kept.Valid())
+		b.stop(kept)
+	})
+}
+
+// The reply to a renewal comes after the alarm, and is of before.
+func TestAlarmDuringARenewal(t *testing.T) {
+	inAlarm(t, func(b *bench, a *alarming) {
+		b.node("", func(n *node) { n.after = time.Second })
+		gone := b.grant(Spec{Key: "gone", TTL: time.Hour})
+		b.awaitRequest()
+		a.drop("gone")
+		b.atAlarm(gone, time.Now())
+	})
+}
+
+// A lease that was granted before the alarm is watched after it.
+func TestAlarmBeforeWatch(t *testing.T) {
+	inAlarm(t, func(b *bench, a *alarming) {
+		granted := time.Now()
+		time.Sleep(time.Second)
 		a.lost()
-		b.lost(gone, Deleted)
-		require.Zero(t, time.Since(begin).Truncate(time.Second), "and not at the renewal")
-		require.True(t, kept.Valid())
-		require.NoError(t, kept.Stop(t.Context()))
-		require.NoError(t, dog.Close(context.Background()))
-		require.Nil(t, a.lost)
+		gone, err := b.dog.Watch(Spec{Key: "gone", TTL: time.Hour, Granted: granted})
+		require.NoError(b, err)
+		b.atAlarm(gone, time.Now())
+		time.Sleep(time.Second)
+		kept := b.grant(Spec{Key: "kept", TTL: time.Hour})
+		b.take()
+		time.Sleep(time.Second)
+		require.Empty(b, b.take(), "granted after the alarm")
+		b.stop(kept)
+	})
+}
+
+// A lease is passed on between the alarm and its examination.
+func TestAlarmBeforePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		dog, err := assemble(s, Config{}, new(clock))
+		require.NoError(t, err)
+		b := &bench{t, s, dog}
+		l := b.grant(Spec{Key: "gone", TTL: time.Hour})
+		time.Sleep(time.Second)
+		b.remove("gone")
+		dog.verify()
+		next, err := l.Pass(Spec{TTL: time.Hour})
+		go dog.run()
+		defer b.close()
+		require.NoError(t, err)
+		b.atAlarm(next, time.Now())
 	})
 }

@@ -19,8 +19,11 @@ type batch struct {
 	// limit while the process ran; see [Watchdog.timeOut].
 	sent, over instant
 	timedOut   *fault
-	// generation is the clock generation in which the batch was made; see clock.
+	ended      bool // its end was handled
+	// generation is the clock generation in which the batch was made, see clock, and alarmed
+	// the last alarm by then, see Watchdog.
 	generation uint32
+	alarmed    instant
 	// span is the shortest time that its leases were granted for.
 	span time.Duration
 	// returned is made for goroutines that wait for the request; see wait.
@@ -46,7 +49,7 @@ func (b *batch) wait() <-chan struct{} {
 func (w *Watchdog) fill(n *lane, now instant) *batch {
 	most := min(len(n.queue), n.limit)
 	b := &batch{
-		lane: n, generation: w.clock.generation.Load(), span: maxTTL,
+		lane: n, generation: w.clock.generation.Load(), alarmed: w.alarmed, span: maxTTL,
 		leases: make([]*Lease, 0, most), items: make([]Item, 0, most),
 	}
 	for len(n.queue) > 0 && len(b.items) < n.limit {
@@ -98,6 +101,14 @@ func (w *Watchdog) send(b *batch) {
 // sendAll sends b, and then the batches that its completion makes room for.
 func (w *Watchdog) sendAll(b *batch) {
 	defer w.returned()
+	defer func() {
+		if b != nil { // the renewer has called runtime.Goexit
+			next := w.complete(b, errExited)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.send(next)
+		}
+	}()
 	for b != nil {
 		err := w.callRenew(b)
 		b = w.complete(b, err)
@@ -128,7 +139,7 @@ func (w *Watchdog) callRenew(b *batch) (err error) {
 func (w *Watchdog) timeOut(b *batch, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now := w.clock.now(); now < b.over {
+	if now := w.clock.now(); now < b.over && !b.ended {
 		b.timedOut = &fault{err: err, at: now, size: len(b.items)}
 		b.lane.fault = b.timedOut
 		b.lane.hanging++
@@ -170,6 +181,7 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 // caller holds mu.
 func (w *Watchdog) free(b *batch, now instant, err error) {
 	n := b.lane
+	b.ended = true
 	n.inFlight--
 	if b.timedOut != nil {
 		n.hanging--
@@ -256,6 +268,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 }
 
 var (
+	errExited   = errors.New("renewal: the renewer called runtime.Goexit")
 	errNoAnswer = errors.New("renewal: the renewer returned no outcome for the lease")
 	errTooLate  = errors.New("renewal: the store's reply came after the lease's end")
 )
@@ -280,10 +293,12 @@ func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, ea
 	l.until.Store(int64(until))
 	l.span, l.fault = ttl, nil
 	l.due = b.sent.add(time.Duration((1 - early) * float64(interval(ttl))))
-	if b.generation == w.clock.generation.Load() {
+	jumped := b.generation != w.clock.generation.Load()
+	if !jumped {
 		w.confirm(l)
-	} else {
-		l.due = now // the clocks have jumped meanwhile: renew once more
+	}
+	if jumped || b.alarmed != w.alarmed {
+		l.due = now // renew once more
 	}
 	w.wait(l)
 	if until < old {

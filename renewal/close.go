@@ -47,29 +47,15 @@ func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
 
 // Close abandons all leases, as [Watchdog.Abandon] does. It returns when no goroutine of
 // the watchdog runs any more, or when ctx ends. It waits for the holders' functions too,
-// so it must not be called from one. A second Close waits for the first.
+// so it must not be called from one. So does a second Close.
 func (w *Watchdog) Close(ctx context.Context) error {
-	first, closed := w.beginClose()
-	if !first {
-		return await(ctx, closed)
-	}
-	defer close(closed)
-	if w.disarm != nil {
-		w.disarm()
-	}
-	w.abandon((*Lease).notify)
+	w.closing.Do(func() {
+		if w.disarm != nil {
+			w.disarm()
+		}
+		w.abandon((*Lease).notify)
+	})
 	return w.halt(ctx)
-}
-
-// beginClose reports whether this is the first close. The channel closed is closed when
-// the first close is done.
-func (w *Watchdog) beginClose() (first bool, closed chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if first = w.closed == nil; first {
-		w.closed = make(chan struct{})
-	}
-	return first, w.closed
 }
 
 // await waits for done, or for the end of ctx.
@@ -114,16 +100,16 @@ func (w *Watchdog) endSome(s *list, report func(*Lease)) (leases []*Lease) {
 
 // halt waits until no goroutine of the watchdog runs any more.
 func (w *Watchdog) halt(ctx context.Context) error {
-	quiet := make(chan struct{})
 	w.mu.Lock()
 	w.quit = true
 	w.kick()
-	if w.running == 0 {
-		close(quiet)
-	} else {
-		w.quiet = quiet
+	if w.quiet == nil {
+		w.quiet = make(chan struct{})
 	}
+	quiet := w.quiet
+	w.running++
 	w.mu.Unlock()
+	w.returned() // closes quiet, if no other goroutine runs
 	err := cmp.Or(await(ctx, w.dispatcher), await(ctx, quiet))
 	w.wheelProbe.Cancel()
 	if w.ownWheel {

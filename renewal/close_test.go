@@ -162,6 +162,7 @@ func TestCloseIsBounded(t *testing.T) {
 		require.ErrorIs(b, err, context.DeadlineExceeded)
 		require.Equal(b, 5*time.Second, time.Since(start))
 		second.Wait()
+		require.ErrorIs(b, b.dog.Close(within(time.Second)), context.DeadlineExceeded, "its goroutines still run")
 		close(hang)
 		time.Sleep(time.Minute)
 	})

@@ -86,8 +86,8 @@ func (w *Watchdog) collectDue() {
 		taken += len(w.due)
 		w.enqueue(w.due, w.names)
 	}
-	for room := w.room(taken); room > 0; room -= len(w.due) {
-		w.due = w.calendar.takeEarly(w.clock.now(), min(room, stride), w.due[:0])
+	for room := w.room(taken); room > 0; room -= int64(len(w.due)) {
+		w.due = w.calendar.takeEarly(w.clock.now(), int(min(room, stride)), w.due[:0])
 		if len(w.due) == 0 {
 			break
 		}
@@ -98,9 +98,9 @@ func (w *Watchdog) collectDue() {
 // room returns how many more leases would fill up the requests of the taken ones: all
 // requests that the groups may have in flight, and as many again that follow these. Half
 // of a renewal's cost is the wake-up for it, after which nothing is in the caches.
-func (w *Watchdog) room(taken int) int {
-	full := rounds * w.config.BatchSize * w.config.GroupParallel * max(1, len(w.groups))
-	return (full - taken%full) % full
+func (w *Watchdog) room(taken int) int64 {
+	full := rounds * int64(w.config.BatchSize) * int64(w.config.GroupParallel) * int64(max(1, len(w.groups)))
+	return (full - int64(taken)%full) % full
 }
 
 // enqueue queues leases, which are in no list, with their groups. It uses the memory of both

@@ -227,7 +227,7 @@ func TestPoisonedBatch(t *testing.T) {
 	}
 }
 
-// panicky panics for some keys, in Renew or in Group.
+// panicky panics for some keys, in Renew or in Group, or ends the goroutine of Renew.
 type panicky struct{ *store }
 
 func (p panicky) Group(key string, _ any) string {
@@ -239,8 +239,11 @@ func (p panicky) Group(key string, _ any) string {
 
 func (p panicky) Renew(ctx context.Context, items []Item) {
 	for _, item := range items {
-		if item.Key == "renew" {
+		switch item.Key {
+		case "renew":
 			panic("in Renew")
+		case "exit":
+			runtime.Goexit()
 		}
 	}
 	p.store.Renew(ctx, items)
@@ -254,7 +257,10 @@ func TestRenewerThatPanics(t *testing.T) {
 		leases := own.grantMany(100, "k", atOnce)
 		inGroup := own.grant(Spec{Key: "group"})
 		l := own.grant(Spec{Key: "renew"})
+		exiting := own.grant(Spec{Key: "exit"})
 		require.ErrorContains(b, own.lost(l, Unreachable), "in Renew")
+		require.ErrorContains(b, own.lost(exiting, Unreachable), "runtime.Goexit")
+		own.stop(exiting)
 		time.Sleep(time.Hour)
 		own.allHeld(leases)
 		require.NoError(b, inGroup.Err())
@@ -746,6 +752,7 @@ func TestConfigIsValidated(t *testing.T) {
 	for name, c := range map[string]Config{
 		"BatchSize":      {BatchSize: -1},
 		"GroupParallel":  {GroupParallel: -1},
+		"65536; 0":       {GroupParallel: 1 << 60}, // its product with others has no bits left
 		"Parallel":       {Parallel: -1},
 		"RequestTimeout": {RequestTimeout: -1},
 	} {

@@ -115,6 +115,6 @@ package renewal
 // Tests: lease_test.go, executor_test.go, loss_test.go.
 // Planted: 34, 81, 82, 120, 130, 136, 138.
 //
-// Suspends and clock steps: clock.go, reverify.go.
-// Tests: reverify_test.go.
-// Planted: 20, 83, 125, 133.
+// Suspends, clock steps and alarms: clock.go, reverify.go.
+// Tests: reverify_test.go, alarm_test.go.
+// Planted: 20, 83, 125, 133, 261.

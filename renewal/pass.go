@@ -55,7 +55,11 @@ func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 	}
 	next.span = l.span
 	next.until.Store(l.until.Load())
-	if err := w.take(next, s, w.clock.now(), l.due); err != nil {
+	now, due := w.clock.now(), l.due
+	if len(w.suspects) > 0 { // l may be one, to be renewed at once
+		due = now
+	}
+	if err := w.take(next, s, now, due); err != nil {
 		return err
 	}
 	w.end(l, released)

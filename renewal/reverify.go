@@ -20,6 +20,7 @@ func (w *Watchdog) checkClocks() {
 func (w *Watchdog) verify() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.alarmed = max(w.clock.now(), w.alarmed+1)
 	w.suspectAll()
 	w.kick()
 }

@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -115,5 +116,28 @@ func TestFailuresUntilTheEndAreTheStores(t *testing.T) {
 		b.standStill(time.Minute)
 		l.expire()
 		b.isLost(l, Unreachable)
+	})
+}
+
+// A request returns as its limit passes, and its end is handled first.
+func TestLimitAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		dog, err := assemble(s, Config{}, new(clock))
+		require.NoError(t, err)
+		b := &bench{t, s, dog}
+		b.grant(Spec{Key: "k"})
+		time.Sleep(10*time.Second + tick)
+		dog.mu.Lock()
+		dog.collectDue()
+		request := dog.dispatch(dog.clock.now())
+		dog.mu.Unlock()
+		require.NoError(t, dog.callRenew(request))
+		require.Nil(t, dog.complete(request, nil))
+		dog.timeOut(request, context.DeadlineExceeded)
+		require.Zero(t, request.lane.hanging, "a later loss by a standstill is blamed on the store")
+		require.Nil(t, request.lane.fault)
+		go dog.run()
+		b.close()
 	})
 }

@@ -93,8 +93,8 @@ func (c Config) validate() error {
 	switch {
 	case c.BatchSize < 1 || c.BatchSize > 1<<16:
 		return fmt.Errorf("renewal: BatchSize %d is outside 1 … 65536; 0 means %d", c.BatchSize, DefaultBatchSize)
-	case c.GroupParallel < 1:
-		return fmt.Errorf("renewal: GroupParallel %d is negative; 0 means %d", c.GroupParallel, DefaultGroupParallel)
+	case c.GroupParallel < 1 || c.GroupParallel > 1<<16:
+		return fmt.Errorf("renewal: GroupParallel %d is outside 1 … 65536; 0 means %d", c.GroupParallel, DefaultGroupParallel)
 	case c.Parallel < 1:
 		return fmt.Errorf("renewal: Parallel %d is negative; 0 means %d", c.Parallel, DefaultParallel)
 	case c.RequestTimeout < 0:
@@ -138,6 +138,9 @@ type Watchdog struct {
 	parked   *list
 	suspects []*list
 	jumps    []Jump // not yet reported
+	// alarmed is when the last [Alarm] came; each has an instant of its own. What the store
+	// confirmed before is to be confirmed again.
+	alarmed instant
 
 	groups map[string]*group
 	// ready has the lanes with leases queued; begin is the lane to begin with.
@@ -162,9 +165,9 @@ type Watchdog struct {
 	wheelProbe   wheel.Timer
 	wheelStopped bool
 
-	draining bool          // no leases are accepted
-	quit     bool          // the dispatcher is to return
-	closed   chan struct{} // made by the first close, closed when it is done
+	draining bool // no leases are accepted
+	quit     bool // the dispatcher is to return
+	closing  sync.Once
 	// empty is made for goroutines that wait until no lease is held.
 	empty chan struct{}
 	// running counts the goroutines that send requests and run hooks, and the losses that
@@ -211,6 +214,7 @@ func assemble(r Renewer, c Config, k *clock) (*Watchdog, error) {
 		names:      make([]string, 0, stride),
 		groups:     make(map[string]*group),
 		parked:     new(list),
+		alarmed:    -never,
 		rng:        rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	if w.wheel == nil {
@@ -279,6 +283,9 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 	// Leases that are released soon are not renewed before.
 	first := interval(s.First) / 4
 	first += time.Duration(w.random() * float64(interval(s.First)-first))
+	if granted <= w.alarmed {
+		first = 0
+	}
 	return w.take(l, s, granted, granted.add(first))
 }
 

@@ -20,16 +20,20 @@ type contenders struct {
 	Hold  time.Duration `json:"hold"`
 }
 
-// share has the figures of one process' contenders.
+// share has the figures of one process.
 type share struct {
 	Grants    []int64       `json:"grants"` // of each contender
 	HandOvers int64         `json:"hand_overs"`
 	Latency   *Latencies    `json:"latency"` // of a hand-over
 	Wait      *Latencies    `json:"wait"`    // for a grant
 	Longest   time.Duration `json:"longest"` // wait, whether granted or not
+	Pair      *Latencies    `json:"pair"`    // of an acquisition with its release
+	CPU       time.Duration `json:"cpu"`     // of a process with pairs
 }
 
-func newShare() *share { return &share{Latency: NewLatencies(), Wait: NewLatencies()} }
+func newShare() *share {
+	return &share{Latency: NewLatencies(), Wait: NewLatencies(), Pair: NewLatencies()}
+}
 
 func (s *share) add(other *share) {
 	s.Grants = append(s.Grants, other.Grants...)
@@ -37,6 +41,8 @@ func (s *share) add(other *share) {
 	s.Latency.Merge(other.Latency)
 	s.Wait.Merge(other.Wait)
 	s.Longest = max(s.Longest, other.Longest)
+	s.Pair.Merge(other.Pair)
+	s.CPU += other.CPU
 }
 
 // contend contends until ctx ends, and returns the figures of the measuring phase.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,25 +38,18 @@ func TestMain(m *testing.M) {
 
 // openSpec opens a test's locks in another process.
 func openSpec(_ context.Context, spec string) (Locks, error) {
-	kind, path, _ := cut(spec)
+	kind, path, _ := strings.Cut(spec, " ")
 	switch kind {
 	case "file":
 		return fileLocks{path}, nil
 	case "broken":
 		return brokenLocks{}, nil
+	case "once":
+		return onceLocks{path}, nil
 	case "crash":
 		os.Exit(3)
 	}
 	return nil, errors.New("no locks are called " + spec)
-}
-
-func cut(spec string) (kind, path string, ok bool) {
-	for i := range spec {
-		if spec[i] == ' ' {
-			return spec[:i], spec[i+1:], true
-		}
-	}
-	return spec, "", false
 }
 
 func inProcesses(spec string) Way {
@@ -236,10 +230,12 @@ func TestFailuresEndTheMeasurement(t *testing.T) {
 	_, err = long.Measure(t.Context(), inProcesses("crash"), noEdge)
 	require.ErrorContains(t, err, "exit status 3")
 
-	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), failing(), noEdge)
+	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), here1(failing()), noEdge)
 	require.ErrorIs(t, err, errTest)
-	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), newQueueLocks(), func() error { return errTest })
+	_, err = Pairs{Goroutines: 3, Window: time.Hour}.Measure(t.Context(), here1(newQueueLocks()), func() error { return errTest })
 	require.ErrorIs(t, err, errTest)
+	_, err = Pairs{Goroutines: 3, Processes: 2, Window: time.Hour}.Measure(t.Context(), inProcesses("nonsense"), noEdge)
+	require.ErrorContains(t, err, "no locks are called nonsense")
 }
 
 // A measurement ends with its context, and so do its goroutines and processes.
@@ -257,20 +253,60 @@ func TestHandOverIsCancelled(t *testing.T) {
 }
 
 func TestPairs(t *testing.T) {
-	edges := 0
-	measure := Pairs{Prefix: "n", Goroutines: 3, Names: 1, Window: 50 * time.Millisecond}
-	p, err := measure.Measure(t.Context(), brokenLocks{}, func() error { edges++; return nil })
-	require.NoError(t, err)
-	assert.Equal(t, 2, edges)
-	for p.Count == 0 || p.CPU == 0 { // the machine did something else
-		measure.Window *= 2
-		require.Less(t, measure.Window, time.Minute, "%+v", p)
-		p, err = measure.Measure(t.Context(), brokenLocks{}, noEdge)
-		require.NoError(t, err)
+	for name, processes := range map[string]int{"one process": 1, "three processes": 3} {
+		t.Run(name, func(t *testing.T) {
+			edges := 0
+			measure := Pairs{Prefix: "n", Goroutines: 4, Processes: processes, Names: 1, Window: 50 * time.Millisecond}
+			p, err := measure.Measure(t.Context(), inProcesses("broken"), func() error { edges++; return nil })
+			require.NoError(t, err)
+			assert.Equal(t, 2, edges)
+			for p.Count == 0 || p.CPU == 0 { // the machine did something else
+				measure.Window *= 2
+				require.Less(t, measure.Window, time.Minute, "%+v", p)
+				p, err = measure.Measure(t.Context(), inProcesses("broken"), noEdge)
+				require.NoError(t, err)
+			}
+			assert.Equal(t, p.Count, p.Latency.Count())
+			assert.InEpsilon(t, float64(p.Count)/p.Elapsed.Seconds(), p.PerSecond(), 1e-9)
+		})
 	}
-	assert.Equal(t, p.Count, p.Latency.Count())
-	assert.InEpsilon(t, float64(p.Count)/p.Elapsed.Seconds(), p.PerSecond(), 1e-9)
 }
+
+// The goroutines of all processes use names that no other has: none is granted twice.
+func TestPairsUseNamesOfTheirOwn(t *testing.T) {
+	folder := t.TempDir()
+	allWork := func() error {
+		for {
+			taken, err := os.ReadDir(folder)
+			if err != nil {
+				return err
+			}
+			goroutines := map[string]bool{}
+			for _, file := range taken {
+				goroutine, _, _ := strings.Cut(file.Name(), "-")
+				goroutines[goroutine] = true
+			}
+			if len(goroutines) == 5 {
+				return nil
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	_, err := Pairs{Prefix: "n", Goroutines: 5, Processes: 2, Window: time.Millisecond}.Measure(t.Context(), inProcesses("once "+folder), allWork)
+	require.NoError(t, err)
+}
+
+// onceLocks grant each name once, among processes.
+type onceLocks struct{ folder string }
+
+func (l onceLocks) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	f, err := os.OpenFile(filepath.Join(l.folder, name), os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return f.Close() }, ctx.Err()
+}
+func (onceLocks) Close() error { return nil }
 
 func TestJain(t *testing.T) {
 	for _, test := range []struct {

@@ -2,8 +2,8 @@
 // hand-overs from one waiter to the next. The benchmarks beside other libraries and the
 // command leasewheel bench lock share it.
 //
-// It measures any [Locks]. [Pairs.Measure] runs goroutines that use locks of their own.
-// [HandOver.Measure] runs waiters, in one process or in several, that contend for one lock.
+// It measures any [Locks], in one process or in several. [Pairs.Measure] runs goroutines that use
+// locks of their own. [HandOver.Measure] runs waiters that contend for one lock.
 //
 // # What is measured of a hand-over
 //

@@ -15,8 +15,6 @@ type Leasewheel struct {
 	Options lock.Options
 }
 
-// closeLimit bounds Close of a locker without leases.
-
 // Acquire acquires a mutex or a fair lock.
 func (l Leasewheel) Acquire(ctx context.Context, name string) (func(context.Context) error, error) {
 	handle := l.Locker.Mutex(name)

@@ -5,7 +5,7 @@ package contention
 import (
 	"context"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,7 +17,8 @@ import (
 // contend.
 type Pairs struct {
 	Prefix     string // of the names
-	Goroutines int
+	Goroutines int    // in all processes together
+	Processes  int    // that the goroutines are divided among; 1: this one
 	// Names is how many names each goroutine uses in turn. Zero means a new name for each
 	// pair.
 	Names  int
@@ -30,66 +31,97 @@ type Paired struct {
 	Count   int64 // of pairs
 	Elapsed time.Duration
 	Latency *Latencies    // of a pair
-	CPU     time.Duration // of this process
+	CPU     time.Duration // of all processes with goroutines
 }
 
 // PerSecond is the rate of pairs.
 func (p *Paired) PerSecond() float64 { return float64(p.Count) / p.Elapsed.Seconds() }
 
 // Name returns the n-th name of a goroutine.
-func (p Pairs) Name(goroutine, n int) string {
-	return p.Prefix + strconv.Itoa(goroutine) + "-" + strconv.Itoa(n)
+func (p Pairs) Name(goroutine, n int) string { return pairName(p.Prefix, goroutine, n) }
+
+func pairName(prefix string, goroutine, n int) string {
+	return prefix + strconv.Itoa(goroutine) + "-" + strconv.Itoa(n)
 }
 
-// Measure runs the goroutines in this process. It calls edge when the window begins and when
-// it ends.
-func (p Pairs) Measure(ctx context.Context, locks Locks, edge func() error) (*Paired, error) {
-	var phase atomic.Int64
-	stopped, stop := context.WithCancel(ctx)
-	defer stop()
-	group, running := errgroup.WithContext(stopped)
-	latencies := make([]*Latencies, p.Goroutines)
-	for i := range latencies {
-		latencies[i] = NewLatencies()
+// Measure runs the goroutines. It calls edge when the window begins and when it ends.
+func (p Pairs) Measure(ctx context.Context, way Way, edge func() error) (*Paired, error) {
+	var works []work
+	first := 0
+	processes := max(p.Processes, 1)
+	for i := range processes {
+		w := pairers{Prefix: p.Prefix, First: first, Count: portion(p.Goroutines, processes, i), Names: p.Names}
+		first += w.Count
+		works = append(works, work{Pair: &w})
+	}
+	m, err := measure(ctx, way, works, p.WarmUp, p.Window, edge)
+	if err != nil {
+		return nil, err
+	}
+	return &Paired{Count: m.all.Pair.Count(), Elapsed: m.elapsed, Latency: m.all.Pair, CPU: m.all.CPU}, nil
+}
+
+// pairers are the goroutines of one process.
+type pairers struct {
+	Prefix string `json:"prefix"`
+	First  int    `json:"first"` // number of the first, from 0
+	Count  int    `json:"count"`
+	Names  int    `json:"names"`
+}
+
+// pair acquires and releases until ctx ends, and returns the figures of the measuring phase.
+func (p pairers) pair(ctx context.Context, board *Board, locks Locks) (*share, error) {
+	group, running := errgroup.WithContext(ctx)
+	var mu sync.Mutex
+	var used phaseUsage
+	all := newShare()
+	for i := range p.Count {
 		group.Go(func() error {
-			for n := 0; phase.Load() != over && running.Err() == nil; n++ {
+			latencies := NewLatencies()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				all.Pair.Merge(latencies)
+			}()
+			for n := 0; running.Err() == nil; n++ {
+				if used.read(board.phase()); board.phase() == over {
+					return nil
+				}
 				if n == p.Names && p.Names > 0 {
 					n = 0
 				}
-				name := p.Name(i, n)
+				name := pairName(p.Prefix, p.First+i, n)
 				began := time.Now()
 				if err := pair(running, locks, name); err != nil {
 					return unlessOver(running, err)
 				}
-				if phase.Load() == measuring {
-					latencies[i].Add(time.Since(began))
+				if board.phase() == measuring {
+					latencies.Add(time.Since(began))
 				}
 			}
 			return nil
 		})
 	}
-	result := &Paired{Latency: NewLatencies()}
-	var used bench.Usage
-	err := window(running, p.WarmUp, p.Window, func(p int64) {
-		phase.Store(p)
-		now, _ := bench.ReadUsage()
-		used, result.CPU = now, now.Since(used).CPU
-	}, edge, &result.Elapsed)
-	phase.Store(over)
-	if err != nil {
-		stop()
+	err := group.Wait()
+	used.read(board.phase())
+	all.CPU = used.ended.Since(used.began).CPU
+	return all, err
+}
+
+// phaseUsage is the usage of a process at both edges of the measuring phase, as the first
+// goroutine that sees the phase reads it.
+type phaseUsage struct {
+	begin, end   sync.Once
+	began, ended bench.Usage
+}
+
+func (u *phaseUsage) read(phase int64) {
+	if phase >= measuring {
+		u.begin.Do(func() { u.began, _ = bench.ReadUsage() })
 	}
-	if failed := group.Wait(); failed != nil {
-		return nil, failed
+	if phase == over {
+		u.end.Do(func() { u.ended, _ = bench.ReadUsage() })
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range latencies {
-		result.Latency.Merge(l)
-	}
-	result.Count = result.Latency.Count()
-	return result, nil
 }
 
 func pair(ctx context.Context, locks Locks, name string) error {
@@ -99,43 +131,4 @@ func pair(ctx context.Context, locks Locks, name string) error {
 	}
 	// The lock is released even after the end of the measurement.
 	return release(context.WithoutCancel(ctx))
-}
-
-// unlessOver returns err, or nil if ctx has ended, which then caused it.
-func unlessOver(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
-// window waits for the warm-up and the window. It calls set at the start of each phase, and
-// edge at both edges of the window, and stores the window's length.
-func window(ctx context.Context, warmUp, length time.Duration, set func(phase int64), edge func() error, elapsed *time.Duration) error {
-	if err := pass(ctx, warmUp); err != nil {
-		return err
-	}
-	if err := edge(); err != nil {
-		return err
-	}
-	set(measuring)
-	began := time.Now()
-	if err := pass(ctx, length); err != nil {
-		return err
-	}
-	set(over)
-	*elapsed = time.Since(began)
-	return edge()
-}
-
-// pass waits for a time, or until ctx ends.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// order is the line of JSON on a process' standard input. The process contends until the
-// input ends.
+// order is the line of JSON on a process' standard input. The process works until the input
+// ends.
 type order struct {
-	Board      string     `json:"board"`
-	Spec       string     `json:"spec"`
-	Contenders contenders `json:"contenders"`
+	Board string `json:"board"`
+	Spec  string `json:"spec"`
+	Work  work   `json:"work"`
 }
 
 // report is a line of its standard output: {} once it is ready, and at the end its figures or
@@ -29,7 +29,7 @@ type report struct {
 	Error string `json:"error,omitempty"`
 }
 
-// process is another process with contenders.
+// process is another process at work.
 type process struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
@@ -44,7 +44,7 @@ var errEnded = errors.New("a process of contenders has ended too early")
 // endLimit bounds the exit of a process, which is killed after that. Only one that hangs reaches it.
 const endLimit = time.Minute
 
-func startProcess(way Way, board *Board, c contenders, failed context.CancelCauseFunc) (*process, error) {
+func startProcess(way Way, board *Board, w work, failed context.CancelCauseFunc) (*process, error) {
 	p := &process{cmd: way.Command(), reports: make(chan report, 2), failed: failed}
 	p.cmd.Stderr = &p.stderr
 	stdin, err := p.cmd.StdinPipe()
@@ -60,7 +60,7 @@ func startProcess(way Way, board *Board, c contenders, failed context.CancelCaus
 	}
 	p.stdin = stdin
 	go p.read(stdout)
-	if err := json.NewEncoder(stdin).Encode(order{board.Path(), way.Spec, c}); err != nil {
+	if err := json.NewEncoder(stdin).Encode(order{board.Path(), way.Spec, w}); err != nil {
 		_, ended := p.end()
 		return nil, errors.Join(err, ended)
 	}
@@ -114,7 +114,7 @@ func (p *process) end() (*share, error) {
 	return last.Seen, nil
 }
 
-// Serve runs the contenders of a process that [Way.Command] has started, by its standard
+// Serve does the work of a process that [Way.Command] has started, by its standard
 // streams, until the input ends. open opens the locks by [Way.Spec]. An error is also reported
 // to the measuring process.
 func Serve(in io.Reader, out io.Writer, open func(ctx context.Context, spec string) (Locks, error)) error {
@@ -156,5 +156,5 @@ func serve(ctx context.Context, line []byte, ready func() error, open func(conte
 	if err := ready(); err != nil {
 		return nil, err
 	}
-	return o.Contenders.contend(ctx, board, locks)
+	return o.Work.run(ctx, board, locks)
 }

@@ -148,10 +148,14 @@ func TestCompatibilityHasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(moduleDir(t), "docs", "compatibility.md"))
 	require.NoError(t, err)
-	modules, err := filepath.Glob(filepath.Join(moduleDir(t), "lock", "*", "go.mod"))
-	require.NoError(t, err)
-	var packages []string
-	for _, mod := range append(modules, filepath.Join(moduleDir(t), "go.mod")) {
+	var modules, packages []string
+	for _, pattern := range []string{"go.mod", "lock/*/go.mod", "cmd/leasewheel/*/go.mod"} {
+		found, err := filepath.Glob(filepath.Join(moduleDir(t), filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		modules = append(modules, found...)
+	}
+	for _, mod := range modules {
 		list := exec.CommandContext(t.Context(), "go", "list", "./...")
 		list.Dir = filepath.Dir(mod)
 		paths, err := list.Output()

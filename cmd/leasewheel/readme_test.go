@@ -44,7 +44,7 @@ func TestReadmeNamesTheCommands(t *testing.T) {
 // libraries has a date.
 func TestReadmeIsShort(t *testing.T) {
 	text := readme(t)
-	assert.LessOrEqual(t, strings.Count(text, "\n"), 250)
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 200)
 	assert.Regexp(t, `(?m)^What others have, on 20\d\d-\d\d-\d\d:\n\n\| \| leasewheel \|`, text)
 }
 
@@ -67,21 +67,47 @@ func TestReadmeNamesThePrograms(t *testing.T) {
 	}
 }
 
-// Links within the repository have targets.
+// Links within the repository have targets, and those to a part of a document its heading.
 func TestDocumentLinks(t *testing.T) {
 	root := moduleDir(t)
-	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
-	atRoot, err := filepath.Glob(filepath.Join(root, "*.md"))
-	require.NoError(t, err)
-	link := regexp.MustCompile(`\]\(([^):#]+)[^):]*\)`)
-	for _, document := range append(documents, atRoot...) {
+	var documents []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/results/*.md", "lock/testdata/planted/*.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, pattern)
+		documents = append(documents, paths...)
+	}
+	link := regexp.MustCompile(`\]\(([^):#]*)(?:#([^):]+))?\)`)
+	parts := 0
+	for _, document := range documents {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
 		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
-			target := filepath.Join(filepath.Dir(document), match[1])
+			target := document
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(document), match[1])
+			}
 			_, err := os.Stat(target)
-			assert.NoError(t, err, "%s links to %s", filepath.Base(document), match[1])
+			if assert.NoError(t, err, "%s links to %s", filepath.Base(document), match[1]) && match[2] != "" {
+				parts++
+				assert.Contains(t, anchors(t, target), match[2], "%s links to %s", filepath.Base(document), match[0])
+			}
 		}
 	}
+	assert.Greater(t, parts, 20, "the anchors are not read as they should be")
+}
+
+// anchors returns what GitHub derives from the headings of a document: lower case, a hyphen for
+// each space, and of other characters letters, digits, hyphens and underscores.
+func anchors(t *testing.T, document string) []string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	prose := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(text), "")
+	var all []string
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose, -1) {
+		anchor := strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")
+		all = append(all, regexp.MustCompile(`[^\p{L}\p{N}_-]`).ReplaceAllString(anchor, ""))
+	}
+	return all
 }

@@ -25,22 +25,18 @@ import (
 
 // notRun are the commands of the documents that no test executes, and why.
 var notRun = map[string]string{
-	`go test -tags real -run '^$' -bench KilledAndFrozen -benchtime 100000x -timeout 30m ./lock/delayqueue`:                                             "takes two minutes; TestWorkersKilledAndFrozen runs it with fewer messages",
-	`.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/results/benchmarks.txt`:                                                                "needs the tools, which are fetched",
-	`go run ./report -only '^Schedule' -count 1`:                                                                                                        "measures other libraries, which are fetched",
-	`go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6`:                                                                                         "measures other libraries, which are fetched",
-	`go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000`:                                                                            "takes minutes",
-	`go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks`:                                                                           "measures other libraries, which are fetched",
-	`go test ./renewal -v -run OneLeaseCostsNoNeighbour -args -isolations 10000`:                                                                        "takes six minutes; sixty of them are part of its own package's tests",
-	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-seed 0 -fleet-rounds 100`:                                                             "takes minutes; TestFleet plays some rounds",
-	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-seed 7 -fleet-round 12`:                                                               "as above",
-	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-time 30m`:                                                                             "as above",
-	`go test -tags real ./lock/locktest/chaos -v -args -seed 7 -round 12`:                                                                               "takes a minute; TestFaultBench runs the bench in its own package",
-	`go test -tags real ./lock/locktest/chaos -v -args -faults 'late requests,process stopped'`:                                                         "takes a minute, as above",
-	`git worktree add ../base 9212fd0`:                                                                                                                  "writes beside the repository",
-	`cp -r lock/locktest/chaos ../base/lock/locktest/`:                                                                                                  "needs the line above",
-	`cp lock/locktest/redistest/*.go ../base/lock/locktest/redistest/`:                                                                                  "needs the line above",
-	`cd ../base && go test -tags real ./lock/locktest/chaos -run '^TestFaultBench$' -v -timeout 1h -args -seed 1 -time 8m -at-once 4 -active 0 -strict`: "takes nine minutes",
+	`go test -tags real -run '^$' -bench KilledAndFrozen -benchtime 100000x -timeout 30m ./lock/delayqueue`: "takes two minutes; TestWorkersKilledAndFrozen runs it with fewer messages",
+	`.cache/bin/benchstat -filter '.unit:sec/op' -col /impl docs/results/benchmarks.txt`:                    "needs the tools, which are fetched",
+	`go run ./report -only '^Schedule' -count 1`:                                                            "measures other libraries, which are fetched",
+	`go test -bench 'Schedule$/impl=(wheel|runtime)$' -count 6`:                                             "measures other libraries, which are fetched",
+	`go test -run '^$' -bench Left -benchtime 1x ./locks -operations 100000`:                                "takes minutes",
+	`go test -bench 'Pairs/impl=(leasewheel|redsync)$' -benchtime 1x ./locks`:                               "measures other libraries, which are fetched",
+	`go test ./renewal -v -run OneLeaseCostsNoNeighbour -args -isolations 10000`:                            "takes six minutes; sixty of them are part of its own package's tests",
+	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-seed 0 -fleet-rounds 100`:                 "takes minutes; TestFleet plays some rounds",
+	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-seed 7 -fleet-round 12`:                   "as above",
+	`go test ./lock/locktest/chaos -run TestFleet -v -args -fleet-time 30m`:                                 "as above",
+	`go test -tags real ./lock/locktest/chaos -v -args -seed 7 -round 12`:                                   "takes a minute; TestFaultBench runs the bench in its own package",
+	`go test -tags real ./lock/locktest/chaos -v -args -faults 'late requests,process stopped'`:             "takes a minute, as above",
 }
 
 // measuring are the commands that exit with 1 if a promise was broken, which the machine may

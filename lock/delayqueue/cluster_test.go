@@ -18,19 +18,29 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// clusterClient returns a client as redisstore.Open makes it.
-func clusterClient(t *testing.T, c *redistest.Cluster) redis.UniversalClient {
+// startCluster starts a cluster of which no node counts as failed within a minute.
+func startCluster(t *testing.T) *redistest.Cluster {
 	t.Helper()
-	client, err := redisstore.Dial(strings.Replace(c.URL(), "redis://", "redis-cluster://", 1), redisstore.ClientConfig{})
+	return redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{
+		Directives: []string{"cluster-node-timeout 60000"},
+	}})
+}
+
+// clusterClient returns a client as redisstore.Open makes it, whose limits only a server that
+// hangs exceeds.
+func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
+	t.Helper()
+	url := strings.Replace(c.URL(), "redis://", "redis-cluster://", 1) + "&dial_timeout=1m&read_timeout=1m&write_timeout=1m&pool_timeout=1m"
+	client, err := redisstore.Dial(url, redisstore.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return client.(*redis.ClusterClient)
 }
 
 // All keys of a queue are in one slot, for any name.
 func TestNamesInCluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	cluster := startCluster(t)
 	client := clusterClient(t, cluster)
 	for _, name := range []string{
 		"mails", "{user:7}:mails", "a{b}c", "a}b{c}", "{a}{b}", "straße", " ", lock.EscapeName("a{b"), strings.Repeat("x", driver.MaxName),
@@ -114,17 +124,9 @@ func endLeases(t *testing.T, client redis.UniversalClient, of []report) {
 	}
 }
 
-func TestClusterFailsOver(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
-	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
-		cluster.Failover(t, cluster.Owner(t, "{mails}"))
-	}, true)
-}
-
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	cluster := startCluster(t)
 	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
 		from := cluster.Owner(t, "{mails}")
 		to := cluster.Nodes[0]
@@ -141,16 +143,4 @@ func TestClusterSlotMoves(t *testing.T) {
 		})
 		move.Finish(t)
 	}, true)
-}
-
-// What the old master receives while the new one exists already is lost, as the package
-// documentation promises: messages that were just put, and outcomes.
-func TestSentinelFailsOver(t *testing.T) {
-	t.Parallel()
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
-	costsNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
-		set.Master(t).AwaitReplication(t, 2)
-		set.Failover(t)
-		set.AwaitReplicas(t)
-	}, false)
 }

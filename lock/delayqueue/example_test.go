@@ -132,7 +132,7 @@ func ExampleQueue_Work() {
 		return nil
 	}, delayqueue.WorkerConfig{
 		Concurrency: 8,
-		TTL:         10 * time.Second,
+		TTL:         time.Minute,
 		MaxHold:     time.Hour,
 	})
 	fmt.Println(err)

@@ -180,7 +180,7 @@ func TestPutTxIsRepeated(t *testing.T) {
 // name puts them into one.
 func TestPutTxInCluster(t *testing.T) {
 	t.Parallel()
-	client := redistest.StartCluster(t, redistest.ClusterConfig{}).Client(t)
+	client := clusterClient(t, startCluster(t))
 	ctx := t.Context()
 	q := openNamed(t, client, "{order:7}:mails", config{})
 	p, err := putTx(t, client, q, message{ID: "a", Delay: time.Hour}, func(tx redis.Pipeliner) { tx.Set(ctx, "order:8", "x", 0) })

@@ -67,7 +67,8 @@
 // can raise. With a minority of etcd nodes all tokens grow by the other nodes' clocks, as
 // described above; [New] refuses more of them, unless tokens are never compared.
 //
-// The shortest lease of the granting nodes counts: etcd rounds TTLs down to whole seconds.
+// A node that notices the loss of leases, as one on etcd does, has all leases renewed at once. The
+// shortest lease of the granting nodes counts: etcd rounds TTLs down to whole seconds.
 // A waiter is woken by the messages of the engines that have them; if one of the refusing nodes
 // sends none (a store that polls), it polls. A server of PostgreSQL has one vote, but two
 // databases or schemas of one server are not detected by acquisitions, only by [Store.Check].
@@ -115,3 +116,7 @@ package quorum
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.
 // Planted: 32, 33, 62, 88, 219.
+//
+// Renewals: renewal.go, poll.go.
+// Tests: renewal_test.go, alarm_test.go.
+// Planted: 262.

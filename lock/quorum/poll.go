@@ -33,11 +33,12 @@ func poll[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 		s.work.Go(func() {
 			bounded, cancel := s.bound(ctx, n, by)
 			defer cancel()
-			value, err := request(bounded, n)
-			if err == nil || bounded.Err() != nil {
-				n.mute.Store(err != nil)
+			r := reply[T]{node: n, err: errNoAnswer} // remains after the store's runtime.Goexit
+			defer func() { replies <- r }()
+			r.value, r.err = request(bounded, n)
+			if r.err == nil || bounded.Err() != nil {
+				n.mute.Store(r.err != nil)
 			}
-			replies <- reply[T]{n, value, err}
 		})
 	}
 	return replies

@@ -36,6 +36,22 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	s.restoreMissing(r, late, replies)
 }
 
+// OnLoss has lost called when a node has lost leases that notices it, see [renewal.Alarm]: their
+// renewal restores them there, or reports that a majority has lost them.
+func (s *Store) OnLoss(lost func()) (stop func()) {
+	var stops []func()
+	for _, n := range s.nodes {
+		if a, ok := n.Store.(renewal.Alarm); ok {
+			stops = append(stops, a.OnLoss(lost))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
 // round is one renewal of some leases by all nodes.
 type round struct {
 	store  *Store

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // Store is a [driver.Store] made of independent ones, its nodes. Its methods are safe for
@@ -37,7 +38,10 @@ type Store struct {
 	lastBy atomic.Pointer[time.Time]
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ interface {
+	driver.Store
+	renewal.Alarm
+} = (*Store)(nil)
 
 // node is one of the stores.
 type node struct {

@@ -151,11 +151,13 @@ func TestRequestsOfABatchKeepTheirDeadlines(t *testing.T) {
 func together(t *testing.T, store *redisstore.Store, admin *redis.Client, requests []func()) {
 	t.Helper()
 	require.NoError(t, admin.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // without a deadline, a request has 10 s
+	defer cancel()
 	var work sync.WaitGroup
 	for i := range redisstore.MaxInFlight {
 		work.Go(func() {
 			h := &driver.Hold{Name: "before", Owner: fmt.Sprintf("before:%d", i), TTL: time.Minute}
-			_, err := store.Release(t.Context(), h)
+			_, err := store.Release(ctx, h)
 			assert.NoError(t, err)
 		})
 		assert.Eventually(t, func() bool { // else two of them leave in one batch
@@ -190,6 +192,8 @@ func TestOneBatchForManyLocks(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, admin.Set(t.Context(), "foreign", "x", 0).Err())
 
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // without a deadline, a subscription has 2 s
+	defer cancel()
 	// Once without any of the locks, and once with some.
 	for _, others := range []bool{false, true} {
 		t.Run(fmt.Sprintf("others=%v", others), func(t *testing.T) {
@@ -237,7 +241,7 @@ func TestOneBatchForManyLocks(t *testing.T) {
 			}
 
 			notices := make(chan driver.Notice, 10)
-			s, err := store.Subscribe(t.Context(), hold("a", holder, 1), func(n driver.Notice) { notices <- n })
+			s, err := store.Subscribe(ctx, hold("a", holder, 1), func(n driver.Notice) { notices <- n })
 			require.NoError(t, err)
 			defer s.Close()
 			hears := admin.Subscribe(t.Context(), "redisson_lock__channel:{free}")

@@ -24,7 +24,7 @@ import (
 
 // heldFor returns a hold of the lock called a.
 func heldFor(kind driver.Kind, n int) *driver.Hold {
-	h := &driver.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: time.Minute}
+	h := &driver.Hold{Kind: kind, Name: "a", Owner: fmt.Sprintf("%s:%d", golf, n), Count: 1, TTL: longTTL}
 	switch kind {
 	case driver.KindFair:
 		h.Queue = inQueue(5 * time.Second)

@@ -31,7 +31,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	const sentinelAddress = "FailoverClient" // in the options of a client that asks sentinels for the master
 	sentinel := single != nil && single.Options().Addr == sentinelAddress
 	subject := &check.Subject{
-		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.names.mapTo != nil,
+		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.names.mapTo != nil, Limits: s.checkLimits,
 		Nodes: func(ctx context.Context) ([]check.Node, error) {
 			masters, err := s.transport.Masters(ctx)
 			nodes := make([]check.Node, len(masters))

@@ -47,6 +47,7 @@ func check(t *testing.T, client redis.UniversalClient, c redisstore.Config, o dr
 	store, err := redisstore.New(client, c)
 	require.NoError(t, err)
 	defer store.Close()
+	store.SetCheckTimeout(answersWithin)
 	report, err := store.Check(t.Context(), o)
 	require.NoError(t, err)
 	for _, f := range report.Findings {
@@ -258,6 +259,7 @@ func TestCheckFindsAClockThatIsSet(t *testing.T) {
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	defer store.Close()
+	store.SetCheckTimeout(answersWithin)
 	ask := func() driver.Report {
 		report, err := store.Check(t.Context(), driver.CheckOptions{TTL: longTTL})
 		require.NoError(t, err)
@@ -288,7 +290,7 @@ func TestCheckComparesTheClocksOfMasters(t *testing.T) {
 		Masters: len(clocks), Server: durableNodes(), Env: func(node int) []string { return clocks[node].env() },
 	})
 	between := func() (found []driver.Finding) {
-		for _, f := range about(check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock") {
+		for _, f := range about(check(t, patientClient(t, cluster), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock") {
 			if strings.Contains(f.Found, "that of the master") {
 				found = append(found, f)
 			}
@@ -428,6 +430,7 @@ func TestCheckOfAServerThatDoesNotAnswer(t *testing.T) {
 	defer client.Close()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
+	store.SetCheckTimeout(answersWithin)
 	_, err = store.Check(t.Context(), driver.CheckOptions{})
 	require.ErrorIs(t, err, redisstore.ErrAuth)
 
@@ -732,13 +735,13 @@ func TestCheckFindsARefusalOfSeveralKeys(t *testing.T) {
 func TestCheckOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: durableNodes()})
-	report := check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
+	report := check(t, patientClient(t, cluster), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
 	require.Len(t, report.Servers, 3)
 	require.Len(t, report.Findings, 3)
 	for _, f := range report.Findings {
 		assert.Equal(t, "it has no replica", f.Found)
 	}
-	report = check(t, cluster.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL, Name: "{user:7}:cart"})
+	report = check(t, patientClient(t, cluster), redisstore.Config{}, driver.CheckOptions{TTL: longTTL, Name: "{user:7}:cart"})
 	assert.Len(t, about(report, "rights"), 2, "two masters do not have the slot")
 
 	single := check(t, cluster.Nodes[0].Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
@@ -747,7 +750,7 @@ func TestCheckOfACluster(t *testing.T) {
 		require.NoError(t, node.Client(t).Do(t.Context(), "acl", "setuser", "weak", "on", ">secret", "~*", "&*", "+@all", "-spublish", "-ssubscribe").Err())
 	}
 	o := cluster.Options()
-	o.Username, o.Password = "weak", "secret"
+	o.Username, o.Password, o.ReadTimeout, o.WriteTimeout, o.DialTimeout = "weak", "secret", answersWithin, answersWithin, answersWithin
 	client := redis.NewClusterClient(o)
 	defer client.Close()
 	rights := about(check(t, client, redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "rights")

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -50,10 +51,10 @@ func TestNewRefusesUnfitClients(t *testing.T) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Password: secret, TCP: true})
-	store, err := redisstore.Open(server.URL(), redisstore.Config{})
+	store, err := redisstore.Open(server.URL()+"?"+unhurriedIO, redisstore.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Ping(t.Context()))
-	l, err := lock.New(store, lock.Config{})
+	l, err := lock.New(store, lock.Config{TTL: longTTL, RequestTimeout: answersWithin})
 	require.NoError(t, err)
 	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
 	require.NoError(t, l.Close())
@@ -200,7 +201,7 @@ func TestSentinelURLHasTwoLogins(t *testing.T) {
 	t.Parallel()
 	const sentinels = "open sesame"
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{
-		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: secret},
+		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: secret}, DownAfter: time.Minute,
 	})
 	_, sentinel := set.Sentinels[0].Addr()
 	admin := redis.NewClient(set.Sentinels[0].Options())
@@ -219,7 +220,7 @@ func TestSentinelURLHasTwoLogins(t *testing.T) {
 		"the server's is not the sentinels": {":" + secret + "@", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, err := redisstore.Dial("redis-sentinel://"+test.login+sentinel+"?master_name="+redistest.MasterName+test.options, redisstore.ClientConfig{})
+			client, err := redisstore.Dial("redis-sentinel://"+test.login+sentinel+"?master_name="+redistest.MasterName+"&"+unhurriedIO+test.options, redisstore.ClientConfig{})
 			require.NoError(t, err)
 			defer client.Close()
 			err = client.Ping(t.Context()).Err()

@@ -18,10 +18,14 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// clusterClient returns a client as Open makes it.
+// unhurriedIO are options of a URL, with which only a server that hangs exceeds a client's limits.
+const unhurriedIO = "dial_timeout=1m&read_timeout=1m&write_timeout=1m&pool_timeout=1m"
+
+// clusterClient returns a client as Open makes it, whose limits only a server that hangs exceeds.
 func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	t.Helper()
-	client, err := redisstore.Dial(strings.Replace(c.URL(), "redis://", "redis-cluster://", 1), redisstore.ClientConfig{})
+	url := strings.Replace(c.URL(), "redis://", "redis-cluster://", 1) + "&" + unhurriedIO
+	client, err := redisstore.Dial(url, redisstore.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client.(*redis.ClusterClient)

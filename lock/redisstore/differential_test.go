@@ -47,6 +47,8 @@ func newArena(t *testing.T) *arena {
 	t.Helper()
 	start := time.Now().Truncate(time.Second)
 	a := &arena{t: t, clock: newFrozenClock(t, start), start: start}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // without a deadline, a subscription has 2 s
+	defer cancel()
 	server := redistest.Start(t, redistest.Config{Env: a.clock.env()})
 	a.admin = server.Client(t)
 	for i := range machinetest.Clients {
@@ -54,7 +56,7 @@ func newArena(t *testing.T) *arena {
 		client := server.Client(t)
 		client.AddHook(lateHook{&c.late})
 		c.Store = openWith(t, client, redisstore.Config{FenceTTL: -1})
-		_, err := c.Listen(t.Context(), markerOf(i), func() {
+		_, err := c.Listen(ctx, markerOf(i), func() {
 			select {
 			case c.marked <- struct{}{}:
 			default: // a further one, after a gap

@@ -123,8 +123,8 @@ package redisstore
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
-// Tests: mute_test.go, cluster_test.go.
-// Planted: 160, 161, 162, 163.
+// Tests: internal/transport/nodes_test.go, mute_test.go, cluster_test.go.
+// Planted: 160, 161, 162, 163, 263.
 //
 // How requests are sent: internal/transport/transport.go, internal/transport/call.go,
 // internal/transport/background.go, internal/transport/batcher.go,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
@@ -33,6 +34,14 @@ func (s *Store) Waiting() int {
 
 // SetPageTimeout sets the time limit of each request of a list.
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
+
+// SetRecordsTimeout sets the time limit of the search for the records of clients.
+func (s *Store) SetRecordsTimeout(d time.Duration) { s.recordsTimeout = d }
+
+// SetCheckTimeout sets the time limits of a check, of each part and of the whole.
+func (s *Store) SetCheckTimeout(d time.Duration) {
+	s.checkLimits = check.Limits{Answer: d, Message: d, Whole: 10 * d}
+}
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
 func (s *Store) SetMoveTimeout(d time.Duration) { s.messages.MoveTimeout = d }

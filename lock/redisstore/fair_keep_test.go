@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,7 +111,9 @@ func TestKeptPlaceWithoutASubscriptionIsSkipped(t *testing.T) {
 	admin := server.Client(t)
 	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
 	dead, next := fairHold(golf+":2", time.Minute), fairHold(golf+":3", time.Minute)
-	sub, err := dying.Subscribe(t.Context(), dead, func(driver.Notice) {})
+	ctx, cancel := context.WithTimeout(t.Context(), answersWithin) // without a deadline, a subscription has 2 s
+	defer cancel()
+	sub, err := dying.Subscribe(ctx, dead, func(driver.Notice) {})
 	require.NoError(t, err)
 	asks(t, dying, dead)
 	asks(t, store, next)

@@ -340,42 +340,47 @@ func TestFairHonoursRedissonsTimeouts(t *testing.T) {
 // long the thread has waited.
 func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	store := open(t, server.Client(t))
-	one, two, late := newRedissonThread(t, server, 1), newRedissonThread(t, server, 2), newRedissonThread(t, server, 3)
-	require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
-	require.False(t, one.lock(redissonWait))
-	require.False(t, two.lock(redissonWait))
-	waiters := []string{golf + ":2", golf + ":3"}
-	for _, waiter := range waiters {
-		asks(t, store, fairHold(waiter, time.Minute))
-	}
-	require.False(t, late.lock(redissonWait))
-	hasWaited := func(thread *redissonThread) { // for most of its time
-		require.NoError(t, one.client.ZAdd(t.Context(), fairTimeouts,
-			redis.Z{Member: thread.owner, Score: float64(time.Now().Add(10 * time.Second).UnixMilli())}).Err())
-	}
-	hasWaited(one)
-	for _, waiter := range waiters {
-		asks(t, store, fairHold(waiter, time.Minute))
-	}
-	_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
-	require.NoError(t, err)
-	require.True(t, one.lock(redissonWait))
-	one.unlock()
-	hasWaited(two)
-	require.True(t, two.lock(redissonWait))
-	two.unlock()
-	require.False(t, late.lock(redissonWait))
-	assert.Equal(t, []string{golf + ":2", golf + ":3", late.owner}, queue(t, one.client))
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := server.Store(t)
+		thread := func(n int) *redissonThread {
+			return &redissonThread{t, server.Client(t), fmt.Sprintf("%s:%d", java, n)}
+		}
+		one, two, late := thread(1), thread(2), thread(3)
+		require.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":1", 0)).Verdict)
+		require.False(t, one.lock(redissonWait))
+		require.False(t, two.lock(redissonWait))
+		waiters := []string{golf + ":2", golf + ":3"}
+		for _, waiter := range waiters {
+			asks(t, store, fairHold(waiter, time.Minute))
+		}
+		require.False(t, late.lock(redissonWait))
+		hasWaited := func(thread *redissonThread) { // for most of its time
+			require.NoError(t, one.client.ZAdd(t.Context(), fairTimeouts,
+				redis.Z{Member: thread.owner, Score: float64(time.Now().Add(10 * time.Second).UnixMilli())}).Err())
+		}
+		hasWaited(one)
+		for _, waiter := range waiters {
+			asks(t, store, fairHold(waiter, time.Minute))
+		}
+		_, err := store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
+		require.NoError(t, err)
+		require.True(t, one.lock(redissonWait))
+		one.unlock()
+		hasWaited(two)
+		require.True(t, two.lock(redissonWait))
+		two.unlock()
+		require.False(t, late.lock(redissonWait))
+		assert.Equal(t, []string{golf + ":2", golf + ":3", late.owner}, queue(t, one.client))
 
-	// A thread that had a wait longer than Redisson's default lowers them by more than
-	// was allowed for. A waiter that asks again then gets its place back.
-	one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
-	require.False(t, late.lock(redissonWait))
-	require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
-	assert.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":2", time.Minute)).Verdict)
-	assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
+		// A thread that had a wait longer than Redisson's default lowers them by more than
+		// was allowed for. A waiter that asks again then gets its place back.
+		one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
+		require.False(t, late.lock(redissonWait))
+		require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")
+		assert.Equal(t, driver.Granted, asks(t, store, fairHold(golf+":2", time.Minute)).Verdict)
+		assert.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client))
+	})
 }
 
 // The place of a dead waiter among threads of Redisson is not kept for Redisson's

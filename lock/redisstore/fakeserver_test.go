@@ -92,7 +92,10 @@ func readLength(from *bufio.Reader) (int, error) {
 // bareClient returns a client of a fake server. It sends nothing by itself, and repeats nothing.
 func bareClient(t *testing.T, address string) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: address, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
+	})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }

@@ -551,7 +551,7 @@ func (*refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestMisconfiguredServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Directives: []string{`save "3600 1000000"`}})
-	l := locker(t, server.Client(t), lock.Config{TTL: time.Minute})
+	l := locker(t, server.Client(t), lock.Config{})
 	lease := mustLock(t, l, "held")
 	breakSaving(t, server)
 	_, err := l.Mutex("a").TryLock(t.Context())

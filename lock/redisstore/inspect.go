@@ -214,7 +214,7 @@ func identifyClients(ctx context.Context, s *Store, infos []*driver.Info, mute *
 		}
 		records[c.ID] = nodes[node].HMGet(ctx, string(at), "host", "process", "pid", "since", "label")
 	})
-	ctx, cancel := context.WithTimeout(ctx, recordsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.recordsTimeout)
 	defer cancel()
 	var work sync.WaitGroup
 	for node, pipe := range nodes {

@@ -447,7 +447,7 @@ func TestListByManyStars(t *testing.T) {
 func TestListWithoutOneMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
-	client := cluster.Client(t)
+	client := patientClient(t, cluster)
 	l := locker(t, client, lock.Config{Poll: time.Hour})
 	const count = 60
 	kept := 0

@@ -319,14 +319,15 @@ func TestOurOwnWaitersDelayNoDeadOne(t *testing.T) {
 	t.Parallel()
 	server, client := startServer(t)
 	store := open(t, client)
+	const ttl = 2 * time.Minute // whose end the timeouts follow
 	ask := func(n int) {
 		h := mutexOf("orders", n)
-		h.Kind, h.Queue.Keep = driver.KindFair, time.Minute
+		h.Kind, h.TTL, h.Queue.Keep = driver.KindFair, ttl, time.Minute
 		_, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 	}
 	holder := mutexOf("orders", 1)
-	holder.Kind = driver.KindFair
+	holder.Kind, holder.TTL = driver.KindFair, ttl
 	_, err := store.Acquire(t.Context(), holder)
 	require.NoError(t, err)
 	const ours = 4

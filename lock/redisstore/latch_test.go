@@ -120,7 +120,7 @@ func TestSharesLatchesWithRedisson(t *testing.T) {
 func TestClusterLatchWithATag(t *testing.T) {
 	t.Parallel()
 	cluster := sharedCluster(t)
-	mine, theirs := locker(t, cluster.Client(t), lock.Config{Poll: time.Hour}), locker(t, cluster.Client(t), lock.Config{Poll: time.Hour})
+	mine, theirs := locker(t, patientClient(t, cluster), lock.Config{Poll: time.Hour}), locker(t, patientClient(t, cluster), lock.Config{Poll: time.Hour})
 	for _, name := range []string{"{user:7}:cart", "{a}b", "b:{c}:d", "plain"} {
 		l := mine.Latch(name)
 		first, err := l.TrySetCount(t.Context(), 1)

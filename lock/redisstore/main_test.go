@@ -99,11 +99,15 @@ func open(t testing.TB, client redis.UniversalClient) *redisstore.Store {
 	return openWith(t, client, redisstore.Config{})
 }
 
-// openWith is open with a configuration.
+// openWith is open with a configuration. The store's limits for servers that do not answer are
+// longer than a busy machine takes.
 func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(client, c)
 	require.NoError(t, err)
+	store.SetPageTimeout(answersWithin)
+	store.SetRecordsTimeout(answersWithin)
+	store.SetCheckTimeout(answersWithin)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	return store
 }

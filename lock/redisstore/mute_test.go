@@ -173,6 +173,7 @@ func TestUnresponsiveMasterDelaysNoInspection(t *testing.T) {
 	info, err := store.Inspect(ctx, name, driver.KindMutex)
 	require.NoError(t, err)
 	require.Equal(t, "host", info.Holders[0].Client.Host)
+	store.SetRecordsTimeout(time.Second)
 
 	var work sync.WaitGroup
 	mute := pausedMaster(t, cluster, &work)
@@ -212,6 +213,7 @@ func TestUnresponsiveMasterDelaysNoList(t *testing.T) {
 	for range lists {
 		store := open(t, patientClient(t, cluster))
 		store.SetPageTimeout(muteFor)
+		store.SetRecordsTimeout(time.Second)
 		stores = append(stores, store)
 	}
 	for _, mute := range cluster.Nodes {

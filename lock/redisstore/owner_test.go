@@ -18,7 +18,7 @@ func owner(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-000000000
 
 // mutexOf returns an owner's request for one hold of a mutex.
 func mutexOf(name string, n int) *driver.Hold {
-	return &driver.Hold{Name: name, Owner: owner(n), Count: 1, TTL: time.Minute}
+	return &driver.Hold{Name: name, Owner: owner(n), Count: 1, TTL: longTTL}
 }
 
 // released returns the request that gives the hold back.

@@ -78,6 +78,7 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 	address := fakeServer(t, func(command []string) string { return a.reply(t.Context(), command) })
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{"a:1"}, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRedirects: 3,
+		DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "a:1"}}}}, nil
 		},

@@ -550,7 +550,10 @@ func TestRefusalOfOneKeyIsItsCallersAlone(t *testing.T) {
 		word, _, _ := strings.Cut(text, " ")
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
-			client := redis.NewClient(&redis.Options{Addr: refusesBad(t, text), PoolSize: 4, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true})
+			client := redis.NewClient(&redis.Options{
+				Addr: refusesBad(t, text), PoolSize: 4, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+				DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
+			})
 			store, err := redisstore.New(client, redisstore.Config{})
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // unbounded requests share no run

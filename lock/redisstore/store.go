@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
@@ -96,8 +97,11 @@ type Store struct {
 	transport   *transport.Transport
 	messages    *messages
 	secrets     secrets
-	fenceMillis int64         // the life of a fencing counter as scripts take it
-	pageTimeout time.Duration // see pageTimeout; tests lengthen it
+	fenceMillis int64 // the life of a fencing counter as scripts take it
+
+	// Time limits, which tests lengthen: see the constants of these names.
+	pageTimeout, recordsTimeout time.Duration
+	checkLimits                 check.Limits
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -139,7 +143,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s := &Store{
 		client: client, config: c, format: &formats[c.Format], names: names, secrets: secrets{maphash.MakeSeed()},
-		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout,
+		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout, recordsTimeout: recordsTimeout, checkLimits: check.DefaultLimits(),
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)

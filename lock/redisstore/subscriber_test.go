@@ -95,7 +95,9 @@ func TestSubscribeAfterClose(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
 	store := open(t, server.Client(t))
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) {})
+	ctx, cancel := context.WithTimeout(t.Context(), answersWithin) // without a deadline, a subscription has 2 s
+	defer cancel()
+	sub, err := store.Subscribe(ctx, &driver.Hold{Name: "a"}, func(driver.Notice) {})
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
 	_, err = store.Subscribe(t.Context(), &driver.Hold{Name: "a"}, func(driver.Notice) {})
@@ -134,7 +136,9 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	server, wire, admin := startProxied(t)
 	store := open(t, wire.Client(t))
 	listen := func(name string) (driver.Subscription, error) {
-		return store.Subscribe(t.Context(), &driver.Hold{Name: name}, func(driver.Notice) {})
+		ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+		defer cancel()
+		return store.Subscribe(ctx, &driver.Hold{Name: name}, func(driver.Notice) {})
 	}
 	stays, err := listen("stays")
 	require.NoError(t, err)

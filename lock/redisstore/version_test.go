@@ -24,10 +24,10 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 		"a compatible server says it bare": "ERR syntax error",
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := redisstore.Open("redis://"+oldServer(t, refusal), redisstore.Config{})
+			store, err := redisstore.Open("redis://"+oldServer(t, refusal)+"?"+unhurriedIO, redisstore.Config{})
 			require.NoError(t, err)
 			defer store.Close()
-			locker, err := lock.New(store, lock.Config{})
+			locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
 			require.NoError(t, err)
 			defer locker.Close()
 			_, err = locker.Mutex("a").TryLock(t.Context())

@@ -75,12 +75,9 @@ func TestHoldersKeepTheirLocks(t *testing.T) {
 
 func measurePairs(t *testing.T, i impl, server *redistest.Server) *contention.Paired {
 	t.Helper()
-	locks, err := i.open(server.Options().Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	p, err := contention.Pairs{Prefix: name, Goroutines: 3, Names: 64, Window: 200 * time.Millisecond}.Measure(t.Context(), locks, func() error { return nil })
+	p, err := contention.Pairs{
+		Prefix: name, Goroutines: 3, Names: 64, Window: 200 * time.Millisecond,
+	}.Measure(t.Context(), i.way(server.Options().Addr), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

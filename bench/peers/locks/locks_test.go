@@ -16,6 +16,15 @@ const (
 	window = 1500 * time.Millisecond
 )
 
+// pairs is a measurement of acquisitions and releases.
+type pairs struct {
+	goroutines int
+	processes  int // 0: one
+	names      int // of each goroutine; 0: a new one for each pair
+	unix       bool
+	delay      time.Duration // of the network, each way
+}
+
 // BenchmarkPairs has goroutines acquire and release locks of their own, 64 each, by
 // TCP, as most users do; beside that by a unix socket, and with names that the server
 // has never seen.
@@ -24,38 +33,67 @@ func BenchmarkPairs(b *testing.B) {
 		b.Run("impl="+i.name, func(b *testing.B) {
 			for _, goroutines := range []int{1, 16, 128} {
 				row := fmt.Sprintf("goroutines=%d", goroutines)
-				b.Run(row, func(b *testing.B) { i.pairs(b, goroutines, 64, true) })
-				b.Run(row+"/names=new", func(b *testing.B) { i.pairs(b, goroutines, 0, true) })
-				b.Run(row+"/net=unix", func(b *testing.B) { i.pairs(b, goroutines, 64, false) })
+				b.Run(row, func(b *testing.B) { i.pairs(b, pairs{goroutines: goroutines, names: 64}) })
+				b.Run(row+"/names=new", func(b *testing.B) { i.pairs(b, pairs{goroutines: goroutines}) })
+				b.Run(row+"/net=unix", func(b *testing.B) { i.pairs(b, pairs{goroutines: goroutines, names: 64, unix: true}) })
 			}
 		})
 	}
 }
 
-func (i impl) pairs(b *testing.B, goroutines, names int, tcp bool) {
-	for b.Loop() {
-		server := redistest.Start(b, redistest.Config{TCP: tcp})
-		locks, err := i.open(server.Options().Addr)
+// BenchmarkApart divides the goroutines among processes, and puts half a millisecond between the
+// clients and the server, each way.
+func BenchmarkApart(b *testing.B) {
+	for _, name := range []string{"leasewheel", "leasewheel-plain", "redsync", "rueidislock-tuned", "promised-redisson", "grouped", "autopipelined"} {
+		i, err := find(name)
 		if err != nil {
 			b.Fatal(err)
+		}
+		b.Run("impl="+name, func(b *testing.B) {
+			for _, goroutines := range []int{16, 128} {
+				for _, processes := range []int{1, 4, 16} {
+					b.Run(fmt.Sprintf("goroutines=%d/processes=%d", goroutines, processes), func(b *testing.B) {
+						i.pairs(b, pairs{goroutines: goroutines, processes: processes, names: 64})
+					})
+				}
+			}
+			for _, goroutines := range []int{1, 16, 128} {
+				b.Run(fmt.Sprintf("goroutines=%d/delay=1ms", goroutines), func(b *testing.B) {
+					i.pairs(b, pairs{goroutines: goroutines, names: 64, delay: time.Millisecond / 2})
+				})
+			}
+		})
+	}
+}
+
+func (i impl) pairs(b *testing.B, p pairs) {
+	for b.Loop() {
+		server := redistest.Start(b, redistest.Config{TCP: !p.unix})
+		address := server.Options().Addr
+		if p.delay > 0 {
+			proxy := redistest.StartProxy(b, server)
+			proxy.Set(redistest.Fault{Delay: p.delay})
+			address = proxy.Options().Addr
 		}
 		calls := i.count(b, server)
-		p, err := contention.Pairs{Prefix: name, Goroutines: goroutines, Names: names, WarmUp: warmUp, Window: window}.Measure(b.Context(), locks, calls.edge)
+		m, err := contention.Pairs{
+			Prefix: name, Goroutines: p.goroutines, Processes: p.processes, Names: p.names, WarmUp: warmUp, Window: window,
+		}.Measure(b.Context(), i.way(address), calls.edge)
 		if err != nil {
-			b.Fatal(err)
-		}
-		if err := locks.Close(); err != nil {
 			b.Fatal(err)
 		}
 		commands, inner := calls.split()
-		b.ReportMetric(p.PerSecond(), "pairs/s")
-		b.ReportMetric(float64(p.Latency.Percentile(50)), "p50-ns")
-		b.ReportMetric(float64(p.Latency.Percentile(99)), "p99-ns")
-		b.ReportMetric(float64(p.CPU)/float64(p.Count), "cpu-ns/pair")
-		b.ReportMetric(float64(calls.cpu())/float64(p.Count), "server-cpu-ns/pair")
-		b.ReportMetric(commands/float64(p.Count), "commands/pair")
-		b.ReportMetric(inner/float64(p.Count), "calls/pair")
-		calls.budget(b, float64(p.Count), "pair")
+		each := float64(m.Count)
+		b.ReportMetric(m.PerSecond(), "pairs/s")
+		b.ReportMetric(float64(m.Latency.Percentile(50)), "p50-ns")
+		b.ReportMetric(float64(m.Latency.Percentile(99)), "p99-ns")
+		b.ReportMetric(float64(m.CPU)/each, "cpu-ns/pair")
+		b.ReportMetric(float64(calls.cpu())/each, "server-cpu-ns/pair")
+		b.ReportMetric(commands/each, "commands/pair")
+		b.ReportMetric(inner/each, "calls/pair")
+		if p.processes <= 1 {
+			calls.budget(b, each, "pair")
+		}
 		b.ReportMetric(0, "ns/op")
 	}
 }
@@ -70,7 +108,7 @@ func BenchmarkBudget(b *testing.B) {
 		}
 		b.Run("impl="+name, func(b *testing.B) {
 			for _, goroutines := range []int{1, 16, 128} {
-				b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { i.pairs(b, goroutines, 64, true) })
+				b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { i.pairs(b, pairs{goroutines: goroutines, names: 64}) })
 			}
 		})
 	}

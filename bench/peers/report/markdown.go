@@ -83,6 +83,10 @@ All are explained below.
 		r.section(&b, budgetText, "Budget")
 		writeTable(&b, []string{"what", "leasewheel", "the floor", "ratio", "limit", ""}, rows)
 	}
+	if rows := r.goalRows(apartGoals); rows != nil {
+		r.section(&b, apartText, "Apart")
+		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
+	}
 	if rows := r.goalRows(heldGoals); rows != nil {
 		r.section(&b, heldText, "Held")
 		writeTable(&b, []string{"what", "leasewheel", "compared with", "ratio", "limit", ""}, rows)
@@ -125,6 +129,7 @@ limits.
 		{"Timers", []string{"Schedule"}, implementations, comparisons},
 		{"Locks", []string{"Pairs", "HandOver", "Names", "Waiters"}, lockImplementations, lockComparisons},
 		{"What a pair is made of", []string{"Budget"}, budgetImplementations, budgetComparisons},
+		{"Processes and a network", []string{"Apart"}, apartImplementations, apartComparisons},
 		{"Held locks", []string{"Held"}, heldImplementations, heldComparisons},
 		{"Locks on a majority of servers", []string{"Quorum", "QuorumIll"}, quorumImplementations, quorumComparisons},
 		{"What is left on the server", []string{"Left"}, leftImplementations, leftComparisons},
@@ -210,6 +215,15 @@ and PEXPIRE, the owner with its holds, and the lease. To release, EXISTS buys th
 waiter; HDEL, that only the owner releases; PUBLISH, the wake-up of Redisson's clients. The rest of
 a script is what Redis needs to run Lua, from cold caches when the server has slept. [The
 figures](results/benchmarks.md#what-a-pair-is-made-of) of each call, and of the process.
+
+`
+
+const apartText = `
+## Processes and a network
+
+The goroutines of several processes, which share no connection, so that less travels together;
+and a proxy that keeps all bytes for half a millisecond, each way. [All
+figures](results/benchmarks.md#processes-and-a-network).
 
 `
 

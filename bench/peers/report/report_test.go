@@ -222,14 +222,14 @@ func TestNamesAgree(t *testing.T) {
 	if !slices.Equal(declared, run) {
 		t.Errorf("benchmarks are %v, but run are %v", declared, run)
 	}
-	for _, g := range slices.Concat(goals, lockGoals, heldGoals, quorumGoals) {
+	for _, g := range slices.Concat(goals, lockGoals, budgetGoals, apartGoals, heldGoals, quorumGoals) {
 		for _, name := range []string{g.measured, g.against.workload} {
 			if workload, _, _ := strings.Cut(name, "/"); name != "" && !slices.Contains(declared, workload) {
 				t.Errorf("no benchmark measures %q of %q", name, g.what)
 			}
 		}
 	}
-	for _, c := range slices.Concat(comparisons, lockComparisons, heldComparisons, quorumComparisons, queueComparisons, leftComparisons) {
+	for _, c := range slices.Concat(comparisons, lockComparisons, budgetComparisons, apartComparisons, heldComparisons, quorumComparisons, queueComparisons, leftComparisons) {
 		if workload, _, _ := strings.Cut(c.measured, "/"); !slices.Contains(declared, workload) {
 			t.Errorf("no benchmark measures %q of %q", c.measured, c.what)
 		}
@@ -244,7 +244,7 @@ func TestNamesAgree(t *testing.T) {
 			}
 		}
 	}
-	for _, impl := range slices.Concat(implementations, lockImplementations, budgetImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
+	for _, impl := range slices.Concat(implementations, lockImplementations, budgetImplementations, apartImplementations, heldImplementations, quorumImplementations, queueImplementations, leftImplementations) {
 		if peers[impl] == "" {
 			t.Errorf("%s is not described", impl)
 		}

@@ -84,6 +84,7 @@ var workloads = []workload{
 		netty: []string{"pending=0/tick=1ms", "pending=0/tick=10ms", "pending=1000/tick=1ms", "pending=1000/tick=10ms"}},
 	{name: "Pairs", impls: lockImplementations, once: true, pkg: locksPackage},
 	{name: "Budget", impls: budgetImplementations, once: true, pkg: locksPackage},
+	{name: "Apart", impls: apartImplementations, once: true, pkg: locksPackage},
 	{name: "HandOver", impls: slices.DeleteFunc(slices.Clone(lockImplementations), func(impl string) bool { return impl == "autopipelined" }),
 		once: true, pkg: locksPackage},
 	{name: "Names", impls: []string{"leasewheel", "leasewheel-plain", "redsync"}, once: true, pkg: locksPackage},

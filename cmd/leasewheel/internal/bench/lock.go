@@ -197,12 +197,12 @@ func (l *lockRun) pairs(ctx context.Context, goroutines int) (figures pairFigure
 		names[i] = pairs.Name(i, 0)
 	}
 	defer func() { err = errors.Join(err, l.cleanUp(ctx, names)) }()
-	locks, err := l.contenderSpec(l.flags.fair).open()
+	way, err := l.contenderSpec(l.flags.fair).way()
 	if err != nil {
 		return figures, err
 	}
-	paired, err := pairs.Measure(ctx, locks, l.edge(ctx))
-	if err = errors.Join(err, locks.Close()); err != nil {
+	paired, err := pairs.Measure(ctx, way, l.edge(ctx))
+	if err != nil {
 		return figures, err
 	}
 	return newPairFigures(goroutines, paired, l.calls()), nil

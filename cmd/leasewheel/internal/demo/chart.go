@@ -3,6 +3,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -13,10 +14,10 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/page"
 )
 
-// The room of a timeline chart: its lanes are between left and right.
+// The room of a timeline chart: its lanes are between left and a margin at the right.
 const (
 	lanesLeft   = 92.0
-	lanesRight  = page.ChartWidth - 24
+	lanesMargin = 24.0
 	lanesTop    = 8.0
 	lanesBottom = 50.0 // below the lanes: the axis and its title
 	laneHeight  = 22.0
@@ -63,7 +64,8 @@ type timelineWindow struct {
 	unit        time.Duration     // of the axis
 	title       string            // of the axis
 
-	// style and legend are those of a picture that is shown apart from a page.
+	// narrow, style and legend are those of a picture that is shown apart from a page.
+	narrow float64
 	style  string
 	legend [][2]string
 }
@@ -73,7 +75,8 @@ type timelineCanvas struct {
 	page.Canvas
 	lives  *timeline
 	window timelineWindow
-	tokens bool // is there room for them?
+	tokens bool    // is there room for them?
+	right  float64 // the end of the lanes
 	bottom float64
 	rows   map[*lane]float64 // the middle of each lane
 }
@@ -81,7 +84,8 @@ type timelineCanvas struct {
 // timelineChart draws lanes, one below the other, and batches of renewals, if there are
 // any, below them.
 func timelineChart(t *timeline, w timelineWindow, title string, lanes []*lane, batches []renewalBatch) string {
-	c := timelineCanvas{lives: t, window: w, rows: make(map[*lane]float64)}
+	c := timelineCanvas{Canvas: page.Canvas{Narrow: w.narrow}, lives: t, window: w, rows: make(map[*lane]float64)}
+	c.right = cmp.Or(w.narrow, page.ChartWidth) - lanesMargin
 	c.tokens = w.until.Since(w.from) <= time.Second
 	c.bottom = lanesTop + laneHeight*float64(len(lanes))
 	if len(batches) > 0 {
@@ -105,7 +109,7 @@ func timelineChart(t *timeline, w timelineWindow, title string, lanes []*lane, b
 
 // x returns the place of an instant. Those outside of the window are at its edge.
 func (c *timelineCanvas) x(at hostclock.Instant) float64 {
-	a := page.Axis{Low: 0, High: float64(c.window.until.Since(c.window.from)), From: lanesLeft, To: lanesRight}
+	a := page.Axis{Low: 0, High: float64(c.window.until.Since(c.window.from)), From: lanesLeft, To: c.right}
 	return a.At(float64(at.Since(c.window.from)))
 }
 
@@ -138,7 +142,7 @@ func (c *timelineCanvas) axis() {
 
 // The legend of a picture has columns of items below the axis.
 const (
-	legendColumns = 3
+	legendColumns = 2
 	legendRow     = 24.0
 )
 
@@ -147,9 +151,10 @@ func (c *timelineCanvas) legendHeight() float64 {
 }
 
 func (c *timelineCanvas) legend() {
-	const column = (page.ChartWidth - lanesLeft) / legendColumns
+	const left = 8.0
+	column := (c.right + lanesMargin - left) / legendColumns
 	for i, item := range c.window.legend {
-		x, y := lanesLeft+column*float64(i%legendColumns), c.bottom+lanesBottom+legendRow*float64(i/legendColumns)
+		x, y := left+column*float64(i%legendColumns), c.bottom+lanesBottom+legendRow*float64(i/legendColumns)
 		c.Printf(`<g transform="translate(%g %g)">%s<text x="36" y="14.5">%s</text></g>`, x, y, item[0], page.Text(item[1]))
 	}
 }
@@ -227,7 +232,7 @@ func (c *timelineCanvas) tokenLabels(l *lane, y float64) {
 		if s.kind != spanHeld || !c.shows(s.from) {
 			continue
 		}
-		free := lanesRight
+		free := c.right
 		for _, later := range l.spans[i+1:] {
 			if later.kind != spanWaiting && later.kind != spanAlive {
 				free = min(free, c.x(later.from))

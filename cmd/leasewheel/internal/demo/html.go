@@ -109,7 +109,7 @@ func shapes() (items [][2]string) {
 	item(bar(spanHeld, 14), "holds a valid lease")
 	item(bar(spanHeld, 14)+sign(markRenewed), "renewed")
 	item(bar(spanLost, 7)+`<line class="frozen" x1="1" y1="10" x2="27" y2="10" stroke-width="14"/>`, "frozen")
-	item(bar(spanLost, 7), "lease over, holder not notified or dead")
+	item(bar(spanLost, 7), "lease over, not noticed")
 	item(sign(markReported), "loss reported to the holder")
 	item(sign(markRefused), "stale write refused")
 	item(sign(markKilled), "killed")

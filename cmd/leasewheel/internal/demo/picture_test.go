@@ -59,6 +59,6 @@ func pictureOfALock() string {
 	drawn := slices.DeleteFunc(shapes(), func(s [2]string) bool { return s[1] == "killed" || s[1] == "deleted on the server" })
 	return timelineChart(lives, timelineWindow{
 		from: lives.begin, until: lives.end, zero: lives.begin, unit: time.Second, title: "seconds",
-		style: page.ChartStyle + timelineStyle, legend: drawn,
+		narrow: 480, style: page.ChartStyle + timelineStyle, legend: drawn,
 	}, "A lock whose holder is frozen", lives.processes, nil) + "\n"
 }

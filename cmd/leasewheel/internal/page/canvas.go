@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ChartWidth is the width of every chart.
+// ChartWidth is the width of every chart of a page, and of a picture unless it has its own.
 const ChartWidth = 960.0
 
 // ChartStyle colours the charts: the first column, the floor, is grey and
@@ -27,7 +27,13 @@ font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
 `
 
 // A Canvas collects the elements of a chart.
-type Canvas struct{ strings.Builder }
+type Canvas struct {
+	strings.Builder
+
+	// Narrow is the width of a picture that is read on narrow screens too, where a chart's text
+	// shrinks to nothing. On a wide screen its text is as large as a page's, not larger.
+	Narrow float64
+}
 
 // Printf adds a line of markup.
 func (c *Canvas) Printf(format string, args ...any) {
@@ -38,8 +44,12 @@ func (c *Canvas) Printf(format string, args ...any) {
 // Open begins the picture, with its texts for those who do not see it, and with a style of
 // its own if it is shown apart from a page.
 func (c *Canvas) Open(height float64, title, description, style string) {
-	c.Printf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
-		ChartWidth, height, Text(title))
+	width, size := ChartWidth, ""
+	if c.Narrow > 0 {
+		width, size = c.Narrow, fmt.Sprintf(` width="%g"`, c.Narrow*4/3)
+	}
+	c.Printf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg"%s viewBox="0 0 %g %g" role="img" aria-label="%s">`,
+		size, width, height, Text(title))
 	c.Printf(`<desc>%s</desc>`, Text(description))
 	if style != "" {
 		// A separate picture has its own background: the page around it may be dark where

@@ -17,12 +17,17 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
-const (
-	// answerTimeout is how long a server has for its first answer.
-	answerTimeout = 5 * time.Second
-	// checkTimeout bounds the whole check.
-	checkTimeout = 20 * time.Second
-)
+// Limits are the time limits of a check.
+type Limits struct {
+	Answer  time.Duration // of a server's first answer
+	Message time.Duration // of a message on its way from a publisher to a subscriber
+	Whole   time.Duration // of the check
+}
+
+// DefaultLimits are those of a program. Tests lengthen them.
+func DefaultLimits() Limits {
+	return Limits{Answer: 5 * time.Second, Message: 2 * time.Second, Whole: 20 * time.Second}
+}
 
 // Subject is a store whose servers are examined.
 type Subject struct {
@@ -30,6 +35,7 @@ type Subject struct {
 	// cluster.
 	Nodes   func(context.Context) ([]Node, error)
 	Cluster bool
+	Limits  Limits
 	// Replica returns a client of a replica of the master that sentinels know; nil without
 	// sentinels.
 	Replica  func(address string) *redis.Client
@@ -72,10 +78,10 @@ func Run(ctx context.Context, s *Subject, o driver.CheckOptions) (driver.Report,
 			return driver.Report{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Limits.Whole)
 	defer cancel()
 	base := time.Now()
-	first, end := context.WithTimeout(ctx, answerTimeout)
+	first, end := context.WithTimeout(ctx, s.Limits.Answer)
 	nodes, err := s.Nodes(first)
 	end()
 	if err != nil {
@@ -148,7 +154,7 @@ func unanswered(all []*examination) error {
 
 // run examines the server.
 func (e *examination) run(ctx context.Context) {
-	first, cancel := context.WithTimeout(ctx, answerTimeout)
+	first, cancel := context.WithTimeout(ctx, e.subject.Limits.Answer)
 	defer cancel()
 	switch err := fault.Classify(e.node.Client.Ping(first).Err()); {
 	case errors.Is(err, fault.ErrNoPermission):

@@ -480,7 +480,7 @@ func (e *examination) compareKeys(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), messageTimeout)
+		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.subject.Limits.Message)
 		defer cancel()
 		_ = e.node.Client.Do(rest, append([]any{"eval", spreadRemove().Source}, together...)...).Err() // else they end by themselves
 	}()

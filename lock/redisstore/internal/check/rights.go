@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -253,9 +252,6 @@ func excerptAll(words []string) string {
 	return excerptOf(strings.Join(slices.Compact(words), " "), 1000)
 }
 
-// messageTimeout is how long a message may take from a publisher to a subscriber.
-const messageTimeout = 2 * time.Second
-
 // tryMessages subscribes to the channels of a mutex and publishes to one of them.
 func (e *examination) tryMessages(ctx context.Context, u *Use) error {
 	promise := acquired + ": a waiter is not woken by the release, and asks again every 5 s only"
@@ -291,7 +287,7 @@ func (e *examination) exchange(ctx context.Context, channel string, send bool) (
 		prefix, subscribe, unsubscribe, publish = "s", pubsub.SSubscribe, pubsub.SUnsubscribe, e.node.Client.SPublish
 	}
 	if err = subscribe(ctx, channel); err == nil {
-		_, err = pubsub.ReceiveTimeout(ctx, messageTimeout)
+		_, err = pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
 	}
 	if err != nil {
 		return prefix + "subscribe", false, err
@@ -300,13 +296,13 @@ func (e *examination) exchange(ctx context.Context, channel string, send bool) (
 		if err := publish(ctx, channel, "check").Err(); err != nil {
 			return prefix + "publish", false, err
 		}
-		reply, err := pubsub.ReceiveTimeout(ctx, messageTimeout)
+		reply, err := pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
 		if message, ok := reply.(*redis.Message); err != nil || !ok || message.Channel != channel {
 			return "", false, nil // the message is missing, for whatever reason
 		}
 	}
 	if err = unsubscribe(ctx, channel); err == nil {
-		_, err = pubsub.ReceiveTimeout(ctx, messageTimeout)
+		_, err = pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
 	}
 	return prefix + "unsubscribe", err == nil, err
 }

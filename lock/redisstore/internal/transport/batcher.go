@@ -47,6 +47,13 @@ func (t *Transport) Load() (inFlight, queued int) {
 	return inFlight, queued
 }
 
+// idle reports whether no request is in flight or waits.
+func (b *batcher) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inFlight == 0
+}
+
 // run sends a request, alone or with others, and returns its reply.
 func (b *batcher) run(r *request) (any, error) {
 	b.mu.Lock()

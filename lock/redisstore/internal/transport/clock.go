@@ -59,13 +59,21 @@ const (
 	unboundedRequest = 10 * time.Second
 )
 
+// known returns the latest reading; nil if there is none, or it is too old.
+func (c *serverClock) known() *Reading {
+	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
+		return r
+	}
+	return nil
+}
+
 // read returns a reading. It queries the node of a request if the latest is too old.
 //
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
 func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
-	if known := c.reading.Load(); known != nil && time.Since(known.Sent) < readingLife {
+	if known := c.known(); known != nil {
 		return known, nil
 	}
 	ctx := r.ctx

@@ -71,13 +71,25 @@ func (t *Transport) node(c *Call) *node {
 	return t.nodeAt(t.NodeOf(c.key()))
 }
 
-// nodeAt returns the node at an address.
+// nodeAt returns the node at an address. A new address may have replaced others, as the nodes of
+// a cluster change theirs.
 func (t *Transport) nodeAt(address string) *node {
-	n, ok := t.kept.Load(address)
-	if !ok {
+	n, known := t.kept.Load(address)
+	if !known {
+		t.dropUnused()
 		n, _ = t.kept.LoadOrStore(address, &node{batcher: batcher{transport: t}})
 	}
 	return n.(*node)
+}
+
+// dropUnused drops the nodes of which nothing is of use any more. A request that has found one of
+// them just now has it for itself.
+func (t *Transport) dropUnused() {
+	for address, n := range t.kept.Range {
+		if n := n.(*node); n.idle() && n.clock.known() == nil {
+			t.kept.Delete(address)
+		}
+	}
 }
 
 // locate waits until the client knows the nodes of its cluster.

@@ -1,0 +1,58 @@
+//go:build real && unix
+
+package etcdstore
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestDeposedLeader has a leader acknowledge a keepalive after it was deposed: it does not count.
+// The scheduler decides whether it acknowledges in time.
+func TestDeposedLeader(t *testing.T) {
+	c := startCluster(t, swift, nil)
+	old := c.leader(t)
+	client := c.members[old].dial(t)
+	k := newKeeper(client, systemClock(), "any")
+	t.Cleanup(k.close)
+	granted, err := client.Grant(context.Background(), 600)
+	require.NoError(t, err)
+	ids := []clientv3.LeaseID{granted.ID}
+	acknowledged := 0
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		_, _, err = k.keep(ctx, ids, nil)
+		require.NoError(t, err)
+		term := k.last.term
+		c.members[old].signal(t, syscall.SIGSTOP)
+		now := c.leader(t, old)
+		sent := make(chan struct{})
+		done := make(chan error)
+		go func() {
+			close(sent)
+			of, _, err := k.round(ctx, ids, nil)
+			if of[granted.ID].ttl > 0 {
+				acknowledged++
+			}
+			done <- err
+		}()
+		<-sent
+		time.Sleep(50 * time.Millisecond) // it is in the buffers of the old leader
+		c.members[old].signal(t, syscall.SIGCONT)
+		require.ErrorIs(t, <-done, errLeaderChanged, "the leader was deposed: term %d, and then %d", term, k.last.term)
+		cancel()
+		c.await(t)
+		_, err := c.members[now].dial(t).MoveLeader(context.Background(), c.members[old].id(t))
+		if err != nil {
+			t.Logf("the leader was not moved back: %v", err)
+		}
+		require.Equal(t, old, c.leader(t))
+	}
+	t.Logf("%d of 5 keepalives were acknowledged and did not count", acknowledged)
+	require.NotZero(t, acknowledged)
+}
