@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -166,45 +167,62 @@ func TestACLPatterns(t *testing.T) {
 	}
 }
 
-// The users of the sentinels and of their servers can do all that a client does, through a
-// failover. A client that cannot run one of a sentinel's commands is refused it.
-func TestLeastUserWithSentinels(t *testing.T) {
-	t.Parallel()
+// guided is a set of sentinels, whose users are those of leasewheel acl.
+type guided struct {
+	*redistest.SentinelSet
+	admins    []*redis.Client // of the sentinels
+	newClient func() redis.UniversalClient
+}
+
+// startGuided starts sentinels that suspect a master which is silent for so long.
+func startGuided(t *testing.T, downAfter time.Duration) guided {
+	t.Helper()
 	rules := leastUser(t)
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}})
-	var admins []*redis.Client
+	set := guided{SentinelSet: redistest.StartSentinels(t, redistest.SentinelConfig{
+		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}, DownAfter: downAfter,
+	})}
 	for _, sentinel := range set.Sentinels {
-		admins = append(admins, sentinel.Client(t))
+		set.admins = append(set.admins, sentinel.Client(t))
 		setUser(t, sentinel.Client(t), "--sentinel", "--user", "guide")
 		require.NoError(t, sentinel.Client(t).Do(t.Context(), "acl", "setuser", "guide", ">secret").Err())
 	}
 	values := url.Values{"master_name": {redistest.MasterName}, "username": {rules[0]}, "password": {"secret"}}
+	for _, limit := range []string{"dial_timeout", "read_timeout", "write_timeout", "pool_timeout"} {
+		values.Set(limit, commandtest.Patience.String())
+	}
 	var addresses []string
 	for _, sentinel := range set.Sentinels {
 		_, address := sentinel.Addr()
 		addresses = append(addresses, address)
 	}
 	values["addr"] = addresses[1:]
-	newClient := func() redis.UniversalClient {
+	set.newClient = func() redis.UniversalClient {
 		client, err := redisstore.Dial("redis-sentinel://guide:secret@"+addresses[0]+"?"+values.Encode(), redisstore.ClientConfig{})
 		require.NoError(t, err)
 		return client
 	}
-	useLocks(t, set.Client(t), newClient)
-	locker, _ := newTestLocker(t, newClient())
-	lease, err := locker.Mutex("orders:42").Lock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(t.Context()))
-	set.Failover(t)
-	commandtest.Eventually(t, "locked at the new master", func() bool {
-		return locker.Mutex("orders:42").Do(commandtest.Bounded(t), func(context.Context) error { return nil }) == nil
-	})
-	for _, node := range set.Nodes {
+	return set
+}
+
+// requireNoneRefused asserts that neither sentinels nor servers have refused a request.
+func (g *guided) requireNoneRefused(t *testing.T) {
+	t.Helper()
+	for _, node := range g.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}
-	for _, admin := range admins {
+	for _, admin := range g.admins {
 		assert.Empty(t, refused(t, admin))
 	}
+}
+
+// The users of the sentinels and of their servers can do all that a client does; a test of real
+// time has the failover. A client that cannot run one of a sentinel's commands is refused it.
+func TestLeastUserWithSentinels(t *testing.T) {
+	t.Parallel()
+	set := startGuided(t, commandtest.Patience)
+	admins, newClient := set.admins, set.newClient
+	useLocks(t, set.Client(t), newClient)
+	set.requireNoneRefused(t)
 
 	for _, rule := range acl.RulesOf(acl.UsesOf("*", func(flag string) bool { return flag == "sentinel" })) {
 		if rule[0] != '+' && rule[0] != '&' || rule == "+hello" || rule == "+ping" || rule == "+unsubscribe" {
@@ -242,7 +260,7 @@ func TestLeastUserOfAQuorum(t *testing.T) {
 		require.NoError(t, admins[len(admins)-1].ConfigResetStat(t.Context()).Err())
 	}
 	env := []string{connect.URLVariable + "=" + strings.Join(urls, " ")}
-	holder := commandtest.Start(t, env, runLock("orders:42", sh("echo held; read line"), "--ttl", "6s")...)
+	holder := commandtest.Start(t, env, runLock("orders:42", sh("echo held; read line"), "--ttl", "30s")...)
 	assert.Equal(t, "held", holder.Line())
 	waiter := commandtest.Start(t, env, runLock("orders:42", sh("echo mine"))...)
 	commandtest.Eventually(t, "renewed, and awaited", func() bool {

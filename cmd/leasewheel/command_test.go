@@ -17,7 +17,7 @@ import (
 )
 
 // requestsTake, set in the environment, is the limit of the requests of processes that the tests
-// start. Without it they have those of the command, which a busy machine may exceed.
+// start, in place of processRequests.
 const requestsTake = "LEASEWHEEL_TEST_REQUESTS_TAKE"
 
 // defaultFolder, set in the environment, is the folder of locks if no server is named. There is
@@ -26,14 +26,17 @@ const defaultFolder = "LEASEWHEEL_TEST_FOLDER"
 
 func TestMain(m *testing.M) {
 	inTests := func() {
-		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = 5*time.Second, commandtest.Patience, 5*time.Second
+		connect.RequestTimeout = 20 * time.Second // a server that is not there is tried for as long
+		connect.ProbeTimeout, connect.CompletionTimeout = commandtest.Patience, commandtest.Patience
 		connect.LogTo = func(*slog.Logger) {}
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	}
 	commandtest.Main(m, func() *cobra.Command { return root.NewCommand() }, inTests, func() {
-		if limit, err := time.ParseDuration(os.Getenv(requestsTake)); err == nil {
-			connect.RequestTimeout, connect.ProbeTimeout = limit, limit
+		limit, err := time.ParseDuration(os.Getenv(requestsTake))
+		if err != nil {
+			limit = processRequests
 		}
+		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = limit, limit, limit
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	})
 }

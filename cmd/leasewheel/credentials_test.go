@@ -134,7 +134,7 @@ func TestPasswordCommandEndsWithLeasewheel(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pids")
 		// The first connection has its password. The command hangs for the next.
 		line := "[ -e " + file + ".once ] || { touch " + file + ".once; echo " + commandtest.Secret + "; exit; }; " + commandtest.FamilyLine(file, "exec sleep 1000")
-		p := commandtest.Start(t, nil, "watch", "-i", "100ms", "--store", "redis://worker@"+address, "--store-password-command", line)
+		p := commandtest.Start(t, []string{requestsTake + "=10s"}, "watch", "-i", "100ms", "--store", "redis://worker@"+address, "--store-password-command", line)
 		require.Contains(t, p.Line(), "0 locks")
 		require.NoError(t, server.Client(t).Do(commandtest.Bounded(t), "client", "kill", "user", "worker").Err())
 		pids := commandtest.FamilyPIDs(t, file)
@@ -149,7 +149,7 @@ func TestSentinelPasswords(t *testing.T) {
 	t.Parallel()
 	const theirs = commandtest.Secret + "-of-sentinels"
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{
-		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: commandtest.Secret},
+		Replicas: 1, Sentinels: 1, Server: redistest.Config{Password: commandtest.Secret}, DownAfter: commandtest.Patience,
 	})
 	_, sentinel := set.Sentinels[0].Addr()
 	admin := redis.NewClient(set.Sentinels[0].Options())

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -72,8 +71,8 @@ func TestPrefix(t *testing.T) {
 func TestPubSubMode(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
-	env := []string{connect.URLVariable + "=" + strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1)}
+	cluster := startCluster(t)
+	env := []string{connect.URLVariable + "=" + clusterURL(cluster)}
 	for mode, want := range map[string][2]int64{"auto": {0, 1}, "on": {0, 1}, "off": {1, 0}, "both": {1, 1}} {
 		node := cluster.Owner(t, mode).Client(t)
 		require.NoError(t, node.HSet(t.Context(), mode, java+":1", 1).Err())
@@ -85,7 +84,7 @@ func TestPubSubMode(t *testing.T) {
 		require.NoError(t, flags.Parse([]string{"--pubsub", mode}))
 		config, err := stored.Config(nil)
 		require.NoError(t, err)
-		waiter, _ := newLocker(t, cluster.Client(t), config, lock.Config{})
+		waiter, _ := newLocker(t, clusterClient(t, cluster, "", ""), config, lock.Config{})
 		go func() { waiting <- waiter.Mutex(mode).Do(t.Context(), func(context.Context) error { return nil }) }()
 		channel := "redisson_lock__channel:{" + mode + "}"
 		commandtest.Eventually(t, "subscribed as "+mode, func() bool {

@@ -339,8 +339,8 @@ func TestQueueTrouble(t *testing.T) {
 func TestQueueInACluster(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "queue", "cluster")
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Users: []string{strings.Join(rules, " ")}}})
-	url := strings.Replace(cluster.URL(), "redis://", "redis-cluster://"+rules[0]+":secret@", 1)
+	cluster := startCluster(t, strings.Join(rules, " "))
+	url := strings.Replace(clusterURL(cluster), "redis-cluster://", "redis-cluster://"+rules[0]+":secret@", 1)
 	env := []string{connect.URLVariable + "=" + url}
 	assert.Equal(t, "a: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "a", "orders:mails"))
 	assert.Equal(t, "b: put\n", commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", "b", "--delay", "1h", "orders:mails"))

@@ -42,7 +42,7 @@ func TestRunFindsTheLockGoneAtTheEnd(t *testing.T) {
 func TestRunCannotRelease(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
-	p := commandtest.Start(t, env, runLock("job", sh("echo held; cat; exit 4"), "-n")...)
+	p := commandtest.Start(t, append(env, requestsTake+"=2s"), runLock("job", sh("echo held; cat; exit 4"))...)
 	require.Equal(t, "held", p.Line())
 	server.Kill()
 	require.NoError(t, p.Stdin.Close())

@@ -18,7 +18,7 @@ func TestRunIsInterruptedInAnOutage(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	server.Kill()
-	p := commandtest.Start(t, env, runLock("job", sh("echo ran"))...)
+	p := commandtest.Start(t, append(env, requestsTake+"=1s"), runLock("job", sh("echo ran"))...)
 	p.AwaitError("; waiting for it")
 	p.Signal(unix.SIGTERM)
 	assert.Equal(t, exit.Signal+int(unix.SIGTERM), p.Wait())

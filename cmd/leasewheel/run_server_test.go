@@ -31,6 +31,7 @@ import (
 // Every failure of a server to grant the lock is one clear line, exit code 69, and no
 // password.
 func TestRunServerTrouble(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Config{
 		TCP: true, Password: "open sesame",
 		Users: []string{"reader on >" + commandtest.Secret + " ~* &* +@read +@connection"},

@@ -46,14 +46,8 @@ func TestLeastUserOfQueues(t *testing.T) {
 func TestLeastUserOfQueuesInCluster(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "queue", "cluster")
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
-		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
-	})
-	options := cluster.Options()
-	options.Username, options.Password = rules[0], "secret"
-	client := redis.NewClusterClient(options)
-	defer client.Close()
-	useQueue(t, client)
+	cluster := startCluster(t, strings.Join(rules, " "))
+	useQueue(t, clusterClient(t, cluster, rules[0], "secret"))
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}

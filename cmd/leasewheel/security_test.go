@@ -145,14 +145,12 @@ func TestLeastUserOfIdempotency(t *testing.T) {
 func TestLeastUserInCluster(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "fair", "read-write", "semaphore", "plain", "inspect", "force", "replicas", "cluster")
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
-		Server: redistest.Config{Users: []string{strings.Join(rules, " ")}},
-	})
-	options := cluster.Options()
-	options.Username, options.Password = rules[0], "secret"
-	newClient := func() redis.UniversalClient { return redis.NewClusterClient(options) }
+	cluster := startCluster(t, strings.Join(rules, " "))
+	newClient := func() redis.UniversalClient {
+		return redis.NewClusterClient(clusterOptions(cluster, rules[0], "secret"))
+	}
 
-	admin := cluster.Client(t)
+	admin := clusterClient(t, cluster, "", "")
 	useLocks(t, admin, newClient)
 	useFairLocks(t, admin, newClient)
 	useReadWriteLocks(t, admin, newClient)
@@ -266,7 +264,7 @@ func useFairLocks(t *testing.T, admin redis.UniversalClient, newClient func() re
 	asks(dead, time.Millisecond)
 	asks(next, time.Minute)
 	asks(brief, time.Minute)
-	sub, err := store.Subscribe(t.Context(), hold(next, time.Minute), func(driver.Notice) {})
+	sub, err := store.Subscribe(commandtest.Bounded(t), hold(next, time.Minute), func(driver.Notice) {})
 	require.NoError(t, err)
 	sub.Close()
 	_, err = store.KeepPlaces(t.Context(), "orders:43", []string{next, brief}, time.Minute)
@@ -420,7 +418,7 @@ func usePlainLocks(t *testing.T, _ redis.UniversalClient, newClient func() redis
 	require.NoError(t, err)
 	again, err := first.Mutex(name).Lock(lease.Context())
 	require.NoError(t, err)
-	sub, err := store.Subscribe(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
+	sub, err := store.Subscribe(commandtest.Bounded(t), &driver.Hold{Kind: driver.KindMutex, Name: name, Owner: second.ClientID() + ":1"}, func(driver.Notice) {})
 	require.NoError(t, err) // so that a subscriber receives the release, and grants alternate
 	require.Equal(t, renewal.Renewed, renew(t.Context(), store, lease, driver.KindMutex))
 	require.NoError(t, again.Unlock(t.Context()))

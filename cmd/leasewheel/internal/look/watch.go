@@ -109,7 +109,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 // does not answer a request in time has failed this refresh.
 func (w *watchCommand) refreshEach(ctx context.Context, cmd *cobra.Command, pattern string, show func(*refresh) error) error {
 	for _, v := range w.views {
-		v.server.LimitRequests(driver.DefaultRequestTimeout)
+		v.server.LimitRequests(connect.RequestTimeout)
 	}
 	ticker := time.NewTicker(time.Duration(w.interval))
 	defer ticker.Stop()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
@@ -25,7 +26,10 @@ func TestSharedRunsComeBack(t *testing.T) {
 		for n := range 5 {
 			batch = append(batch, &request{ctx: ctx, Call: &Call{Script: script, Keys: []any{fmt.Sprint("lock ", n)}, Args: []any{"common", n}}})
 		}
-		transport := New(redis.NewClient(new(redis.Options)), 0, 0)
+		client := redis.NewClient(&redis.Options{ // which looks no name up: the bubble has no network
+			Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		transport := New(client, 0, 0)
 		defer transport.single.Close()
 		assert.Len(t, transport.share(batch), 1)
 		again := transport.settleRefused(batch, fault.Classify(fault.Refusal("CROSSSLOT keys are not in one slot")))
