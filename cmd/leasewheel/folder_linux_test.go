@@ -76,6 +76,7 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	for _, args := range [][]string{
 		{"ls"}, {"watch", "-n", "1"}, {"inspect", "job"}, {"unlock", "--force", "job"}, {"doctor"}, {"acl"}, {"version"}, {"completion", "bash"},
 		{"queue", "put", "mails", "hello"}, {"queue", "ls", "mails"}, {"queue", "stats", "mails"},
+		{}, {"--help"}, {"run", "--help"}, {"help", "queue", "ls"},
 	} {
 		p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
 			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$0" "$@" >/dev/full`}, cmd.Args...)

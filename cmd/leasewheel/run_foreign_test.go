@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ func TestRunFailsOnAKeyThatIsNotALock(t *testing.T) {
 	}
 }
 
-// A lock of the other format is a holder like any other.
+// A lock of the other format is a holder like any other, which -E 0 does not conceal: the clients of
+// one lock must have one format.
 func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
@@ -59,14 +61,16 @@ func TestRunRespectsLocksOfTheOtherFormat(t *testing.T) {
 	locker, _ := newTestLocker(t, server.Client(t))
 	_, err := locker.Mutex("redisson").Lock(ctx)
 	require.NoError(t, err)
-	for _, args := range [][]string{
-		runLock("plain", sh("echo ran"), "-n", "-E", "3"),
-		runLock("redisson", sh("echo ran"), "-n", "-E", "3", "--format", "plain"),
-	} {
-		p := commandtest.Call(t, env, args...)
-		assert.Equal(t, 3, p.Wait())
-		p.RequireOneLine("another family of locks")
-		assert.Empty(t, p.Stdout.String())
+	for _, code := range []int{3, 0} {
+		for _, args := range [][]string{
+			runLock("plain", sh("echo ran"), "-n", "-E", strconv.Itoa(code)),
+			runLock("redisson", sh("echo ran"), "-n", "-E", strconv.Itoa(code), "--format", "plain"),
+		} {
+			p := commandtest.Call(t, env, args...)
+			assert.Equal(t, code, p.Wait())
+			p.RequireOneLine("another family of locks")
+			assert.Empty(t, p.Stdout.String())
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // name, held with options o. All servers need the same data and locks. [lock.Options.MaxHold]
 // frees the lock of a server that hangs. A server whose lock was lost obtains its certificate
 // all the same, unless certmagic tries again: it has no context that ends. That costs an order.
-// [lock.Options.Fixed] and Heartbeat do not suit: certmagic renews only between attempts.
+// Lock refuses [lock.Options.Fixed] and Heartbeat: certmagic renews only between attempts.
 func New(s certmagic.Storage, l *lock.Locker, o lock.Options) certmagic.Storage {
 	return &storage{data{s}, &locks{locker: l, options: o, held: map[string][]*lock.Lease{}}}
 }
@@ -45,13 +45,23 @@ type locks struct {
 	held map[string][]*lock.Lease
 }
 
-func (l *locks) mutex(name string) *lock.Mutex {
-	return l.locker.Mutex(lock.EscapeName("certmagic:" + name)).With(l.options)
+// errUnrenewed refuses options by which a lock ends while its holder is at work.
+var errUnrenewed = errors.New("certstorage: Options.Fixed and Options.Heartbeat do not suit: certmagic renews a lock only between attempts")
+
+func (l *locks) mutex(name string) (*lock.Mutex, error) {
+	if l.options.Fixed || l.options.Heartbeat > 0 {
+		return nil, errUnrenewed
+	}
+	return l.locker.Mutex(lock.EscapeName("certmagic:" + name)).With(l.options), nil
 }
 
 // Lock waits for the lock.
 func (l *locks) Lock(ctx context.Context, name string) error {
-	lease, err := l.mutex(name).Lock(ctx)
+	mutex, err := l.mutex(name)
+	if err != nil {
+		return err
+	}
+	lease, err := mutex.Lock(ctx)
 	if err != nil {
 		return fmt.Errorf("certstorage: %w", err)
 	}
@@ -61,7 +71,11 @@ func (l *locks) Lock(ctx context.Context, name string) error {
 
 // TryLock reports false if another server has the lock.
 func (l *locks) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := l.mutex(name).TryLock(ctx)
+	mutex, err := l.mutex(name)
+	if err != nil {
+		return false, err
+	}
+	lease, err := mutex.TryLock(ctx)
 	switch {
 	case errors.Is(err, lock.ErrNotAcquired):
 		return false, nil

@@ -107,7 +107,22 @@ type locker interface {
 }
 
 func open(t *testing.T, memory *locktest.Memory) locker {
-	return certstorage.New(&certmagic.FileStorage{Path: t.TempDir()}, memory.Locker(t, lock.Config{}), lock.Options{}).(locker)
+	return openWith(t, memory, lock.Options{})
+}
+
+func openWith(t *testing.T, memory *locktest.Memory, o lock.Options) locker {
+	return certstorage.New(&certmagic.FileStorage{Path: t.TempDir()}, memory.Locker(t, lock.Config{}), o).(locker)
+}
+
+// Options by which a lock ends while a certificate is obtained are refused, and not found out by a
+// second order.
+func TestOptionsThatDoNotSuit(t *testing.T) {
+	for name, o := range map[string]lock.Options{"Fixed": {Fixed: true}, "Heartbeat": {Heartbeat: time.Minute}} {
+		l := openWith(t, locktest.StartMemory(t), o)
+		require.ErrorContains(t, l.Lock(t.Context(), "any"), name)
+		_, err := l.TryLock(t.Context(), "any")
+		require.ErrorContains(t, err, name)
+	}
 }
 
 // A lock is held until it is unlocked by name, however long that takes. Waiting ends with its

@@ -167,14 +167,16 @@ func (s *measuredServer) use(ctx context.Context) (serverUse, error) {
 		use.add(info)
 		return nil
 	}
+	var err error
 	switch c := s.Client.(type) {
 	case *redis.ClusterClient:
-		return use, c.ForEachMaster(ctx, ask)
+		err = c.ForEachMaster(ctx, ask)
 	case *redis.Client:
-		return use, ask(ctx, c)
+		err = ask(ctx, c)
 	default:
-		return use, fmt.Errorf("no statistics from a client of type %T", c)
+		err = fmt.Errorf("no statistics from a client of type %T", c)
 	}
+	return use, err
 }
 
 // add adds the figures of one server's INFO.

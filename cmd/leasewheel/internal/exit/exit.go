@@ -2,6 +2,7 @@
 package exit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,17 @@ func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
 	root.SetArgs(args)
+	var written helpWriter
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) { // which returns no error
+		written.Writer = cmd.OutOrStdout()
+		cmd.SetOut(&written)
+		help(cmd, args)
+	})
 	err := root.Execute()
+	if err == nil && written.err != nil {
+		err = Errorf(Internal, "writing the help: %w", written.err)
+	}
 	var exit *Error
 	switch {
 	case err == nil:
@@ -88,6 +99,18 @@ func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "leasewheel: %s\n", output.OneLine(exit.Err))
 	}
 	return exit.Code
+}
+
+// helpWriter keeps the first error of a writer.
+type helpWriter struct {
+	io.Writer
+	err error
+}
+
+func (w *helpWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	w.err = cmp.Or(w.err, err)
+	return n, err
 }
 
 // PrintedCodes are the exit codes of the commands that only print a text.

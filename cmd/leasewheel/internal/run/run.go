@@ -87,7 +87,8 @@ Exit codes:
   69       the server, or a majority of several, cannot be reached, or refused,
            or the key NAME is not a lock, or has another number of permits
   75       another owner holds the lock, or all permits are in use (-n, -w); -E
-           sets another code, and with -E 0 nothing is printed
+           sets another code, and with -E 0 nothing is printed, unless the
+           lock is held as another kind or in another format
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
   127      COMMAND was not found
