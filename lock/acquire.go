@@ -70,7 +70,7 @@ func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driv
 // newOwner returns a new owner of so many permits, if the kind has such.
 func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
 	if owner := kinds[kind].owner; owner != nil {
-		return owner(permits)
+		return owner(l, permits)
 	}
 	return l.nextID()
 }

@@ -25,7 +25,7 @@ type traits struct {
 	// minHold and passes: the [Options] of these names are accepted.
 	minHold, passes bool
 	// owner returns a new owner of a hold of that many permits; nil: the locker's next.
-	owner func(permits int64) string
+	owner func(l *Locker, permits int64) string
 }
 
 var kinds = [...]traits{
@@ -34,7 +34,7 @@ var kinds = [...]traits{
 	driver.KindRead:      {reentrant: true, joint: true, further: true},
 	driver.KindWrite:     {reentrant: true},
 	driver.KindSemaphore: {permits: true, endless: true},
-	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: newPermitOwner},
+	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: (*Locker).newPermitOwner},
 	driver.KindLatch:     {},
 }
 

@@ -2,9 +2,9 @@ package lock
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -32,7 +32,7 @@ func (p *Permits) One() *Mutex { return p.Several(1) }
 func (p *Permits) Several(n int64) *Mutex {
 	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, complete: func(a *acquisition) error {
 		if n > 1 {
-			a.hold.Owner, a.hold.Semaphore.Permits = newPermitOwner(n), n
+			a.hold.Owner, a.hold.Semaphore.Permits = p.locker.newPermitOwner(n), n
 		}
 		return inRange("count", n, 1, driver.MaxSeveral)
 	}}
@@ -74,11 +74,12 @@ func (p *Permits) Available(ctx context.Context) (int64, error) {
 }
 
 // newPermitOwner returns the owner of n permits of one lease: the id of the first, and
-// "*n" if n is above 1.
-func newPermitOwner(n int64) string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	owner := hex.EncodeToString(b[:])
+// "*n" if n is above 1. An id is the client's, with the permit's number as its last four bytes,
+// so that inspection finds the client: the format has no room for it beside the id.
+func (l *Locker) newPermitOwner(n int64) string {
+	several := uint32(max(n, 1)) //nolint:gosec // at most driver.MaxSeveral
+	first := l.permits.Add(several) - several + 1
+	owner := strings.ReplaceAll(l.client.ID, "-", "")[:24] + fmt.Sprintf("%08x", first)
 	if n > 1 {
 		owner += "*" + strconv.FormatInt(n, 10)
 	}

@@ -16,7 +16,7 @@ type Hold struct {
 	Name string
 	// Owner identifies the ownership among all clients. It begins with the id of its client
 	// and a colon, see [ClientOf], except with [KindPermit]: there its first 32 bytes are
-	// hexadecimal digits. A store need not parse it further. It is new for every acquisition
+	// hexadecimal digits, of that id and of a number. A store need not parse it further. It is new for every acquisition
 	// and the same in every attempt of that acquisition.
 	Owner string
 	// Count is the number of holds that the owner has after the request. It is absolute,
@@ -85,13 +85,18 @@ type Semaphore struct {
 	Owed bool
 }
 
-// ClientOf returns the id of an owner's client, see [Client]; empty for one of [KindPermit].
+// ClientOf returns the id of an owner's client, see [Client]; empty if the owner has none, as
+// permits of other libraries. One in sixteen of these has the form of a client's: only a record
+// shows that there is such a client.
 func ClientOf(owner string) string {
-	client, _, ok := strings.Cut(owner, ":")
-	if !ok {
+	if client, _, ok := strings.Cut(owner, ":"); ok {
+		return client
+	}
+	permit, _, _ := strings.Cut(owner, "*")
+	if len(permit) != 32 || permit[12] != '8' {
 		return ""
 	}
-	return client
+	return strings.Join([]string{permit[:8], permit[8:12], permit[12:16], permit[16:20], permit[20:24] + "00000000"}, "-")
 }
 
 // Plain reports whether the hold has no extras.

@@ -28,7 +28,7 @@
 //
 //	orders:42                                string, the number of available permits, or the count of the latch
 //	redisson_sc:{orders:42}                  channel; added permits publish the number available, or the number added
-//	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, with the ms (Unix time) at which each expires
+//	{orders:42}:timeout                      zset of expiring permits in use: 16 bytes, ours with the client's first 12, and the ms (Unix time) at which each expires
 //	redisson_countdownlatch__channel__{orders:42}
 //	                                         channel; the count zero publishes "0", as a deletion does, a new count "1"
 //	leasewheel_request:{orders:42}:…         string, the outcome of a request without an owner; for 16 s, see [driver.Count]; for an hour, see [driver.Hold], unless the client gets the answer: then for 7 s at most

@@ -152,7 +152,9 @@ func describe(name string, reply any) (driver.Info, error) {
 	for w := range slices.Chunk(waiters, 3) {
 		info.Waiters = append(info.Waiters, waiter(w))
 	}
-	sanitize(&info)
+	if info.Kind != driver.KindPermit { // their ids are digits
+		sanitize(&info)
+	}
 	return info, nil
 }
 
@@ -165,9 +167,10 @@ func holder(fields []string) driver.Holder {
 	}
 }
 
-// permitHolder parses a permit in use. Its client is unknown.
+// permitHolder parses a permit in use.
 func permitHolder(fields []string) driver.Holder {
-	return driver.Holder{Owner: hex.EncodeToString([]byte(fields[0])), Holds: 1, TTL: remaining(integer(fields[2]))}
+	owner := hex.EncodeToString([]byte(fields[0]))
+	return driver.Holder{Owner: owner, Holds: 1, TTL: remaining(integer(fields[2])), Client: driver.Client{ID: driver.ClientOf(owner)}}
 }
 
 // waiter parses one waiter: its owner, the ms for which its place is kept, and the µs of
@@ -227,7 +230,11 @@ func identifyClients(ctx context.Context, s *Store, infos []*driver.Info, mute *
 	work.Wait()
 	eachClient(infos, func(info *driver.Info, h *driver.Holder, c *driver.Client) {
 		record := records[c.ID]
-		if record == nil || !announced(c, record.Val()) || h == nil || info.Kind == driver.KindRead {
+		known := record != nil && announced(c, record.Val())
+		if permit := info.Kind == driver.KindPermit; h == nil || permit || !known || info.Kind == driver.KindRead {
+			if permit && !known {
+				*c = driver.Client{} // the id may be another library's
+			}
 			return
 		}
 		// For a leasewheel client the token is the instant of the grant.

@@ -470,8 +470,15 @@ func reportsPermitsInUse(b *bench) {
 	}
 	info := b.ask(inspect)
 	b.counted(info, driver.KindPermit, 1, 1)
-	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || h.Client.ID != "" {
+	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || !h.Since.IsZero() {
 		b.Errorf("of permit %s got %+v", lease.Owner(), h)
+	}
+	client := info.Holders[0].Client // announced after the grant
+	for deadline := time.Now().Add(soon); client.Host == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		client = b.ask(inspect).Holders[0].Client
+	}
+	if client.ID != l.ClientID() || client.Host == "" {
+		b.Errorf("permit %s has the client %+v, want %s", lease.Owner(), client, l.ClientID())
 	}
 	if info.TTL <= 50*time.Second || info.TTL > time.Minute || info.Token != lease.Token() {
 		b.Errorf("got %+v, want the rest of a minute and token %d", info, lease.Token())

@@ -165,7 +165,7 @@ func (r *Requests) Identify(info *driver.Info, name string) {
 		h := &info.Holders[i]
 		c, announced := r.client(h.Owner)
 		h.Client = c
-		if announced && info.Kind != driver.KindRead {
+		if announced && info.Kind != driver.KindRead && info.Kind != driver.KindPermit { // they share a token
 			h.Since = time.UnixMicro(info.Token)
 		}
 	}
