@@ -57,12 +57,7 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 	for i, node := range cluster.Nodes {
 		node.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 	}
-	for i, node := range cluster.Nodes {
-		for _, other := range cluster.Nodes[i+1:] {
-			node.do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
-		}
-	}
-	cluster.awaitAgreement(t)
+	cluster.meet(t)
 	for i, replica := range cluster.Nodes[c.Masters:] {
 		replica.do(t, "CLUSTER", "REPLICATE", masters[i%len(masters)].clusterID(t))
 	}
@@ -72,6 +67,26 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 	cluster.awaitAgreement(t)
 	cluster.configure(t, c.NodeTimeout, false)
 	return cluster
+}
+
+// meet has all nodes know each other. A node that is held up for longer than the node timeout is given
+// up by the one that it was to meet: they meet again.
+func (c *Cluster) meet(t TB) {
+	t.Helper()
+	var met time.Time
+	await(t, func(ctx context.Context) error {
+		err := c.agree(ctx)
+		if err == nil || time.Since(met) < 2*gossiping {
+			return err
+		}
+		for i, node := range c.Nodes {
+			for _, other := range c.Nodes[i+1:] {
+				node.do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
+			}
+		}
+		met = time.Now()
+		return err
+	})
 }
 
 // gossiping is the node timeout while nodes make each other's acquaintance: they ask each other once
@@ -236,26 +251,29 @@ func (c *Cluster) running() []*Server {
 // all nodes.
 func (c *Cluster) awaitAgreement(t TB) {
 	t.Helper()
-	await(t, func(ctx context.Context) error {
-		var agreed []member
-		for _, node := range c.running() {
-			members, err := node.members(ctx)
-			if err != nil {
-				return err
-			}
-			if len(members) != len(c.Nodes) {
-				return fmt.Errorf("%s knows %d of %d nodes", node.URL(), len(members), len(c.Nodes))
-			}
-			if agreed != nil && !slices.Equal(members, agreed) {
-				return fmt.Errorf("the nodes do not agree: %v, %v", agreed, members)
-			}
-			agreed = members
-			if err := node.serves(ctx); err != nil {
-				return err
-			}
+	await(t, c.agree)
+}
+
+// agree returns nil if they do.
+func (c *Cluster) agree(ctx context.Context) error {
+	var agreed []member
+	for _, node := range c.running() {
+		members, err := node.members(ctx)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		if len(members) != len(c.Nodes) {
+			return fmt.Errorf("%s knows %d of %d nodes", node.URL(), len(members), len(c.Nodes))
+		}
+		if agreed != nil && !slices.Equal(members, agreed) {
+			return fmt.Errorf("the nodes do not agree: %v, %v", agreed, members)
+		}
+		agreed = members
+		if err := node.serves(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serves returns nil once a node of a cluster takes commands: it waits 2 s
