@@ -39,7 +39,7 @@ func (f *fenced) write(token int64) bool {
 
 func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Replicas: 1, NodeTimeout: time.Second})
 	changesNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
 		master := cluster.Owner(t, "{a}")
 		master.AwaitReplication(t, 1)
@@ -61,7 +61,7 @@ func TestSentinelFailsOver(t *testing.T) {
 
 func TestSentinelMasterDies(t *testing.T) {
 	t.Parallel()
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{DownAfter: time.Second})
 	changesNothing(t, func() redis.UniversalClient { return set.Client(t) }, func() {
 		master := set.Master(t)
 		master.AwaitReplication(t, 2)
@@ -82,7 +82,7 @@ func replicated(t testing.TB, client redis.UniversalClient, replicas int, c lock
 func TestFailoverBeforeReplication(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{DownAfter: time.Second})
 	master := set.Master(t)
 	mine := locker(t, set.Client(t), lock.Config{TTL: ttl})
 	theirs := locker(t, set.Client(t), lock.Config{TTL: ttl})
@@ -119,7 +119,7 @@ func TestFailoverBeforeReplication(t *testing.T) {
 // If a replica's acknowledgement is required, the same grant is refused and released. The
 // test runs alone: sentinels consider a busy machine dead, and the test counts replicas.
 func TestFailoverWithReplicas(t *testing.T) {
-	set := redistest.StartSentinels(t, redistest.SentinelConfig{})
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{DownAfter: time.Second})
 	master := set.Master(t)
 	brief := replicated(t, set.Client(t), 1, lock.Config{})
 	long := replicated(t, set.Client(t), 2, lock.Config{RequestTimeout: 10 * time.Second})

@@ -5,6 +5,7 @@ package interop
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -44,7 +45,7 @@ func TestKilledSubscriptions(t *testing.T) {
 // other waits.
 func TestFailoverUnderBothSides(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
-		set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1})
+		set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1, DownAfter: time.Second})
 		var addresses []string
 		for _, n := range set.Sentinels {
 			_, address := n.Addr()

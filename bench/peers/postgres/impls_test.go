@@ -61,7 +61,7 @@ type leasewheel struct {
 func openLeasewheel(t testing.TB, s *pgtest.Server) locks {
 	store, err := pgstore.New(pool(t, s), pgstore.Config{Schema: schema})
 	require.NoError(t, err)
-	locker, err := lock.New(store, lock.Config{RequestTimeout: time.Minute})
+	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Minute, RequestTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = locker.Close()
@@ -121,7 +121,7 @@ const pollEvery = 5 * time.Millisecond
 
 func (r rows) lock(ctx context.Context, name string) (func() error, error) {
 	for {
-		done, err := r.Exec(ctx, `INSERT INTO leases AS l VALUES ($1, 'client:1', now() + interval '30 s')
+		done, err := r.Exec(ctx, `INSERT INTO leases AS l VALUES ($1, 'client:1', now() + interval '10 min')
 			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, ends = excluded.ends WHERE l.ends < now()`, name)
 		if err != nil {
 			return nil, err

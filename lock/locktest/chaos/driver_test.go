@@ -17,7 +17,7 @@ import (
 // A lease that ends before the driver's first look is not reported as valid after its
 // grant. Such leases occur on a busy machine, and the checker would count a second holder.
 func TestLeaseThatWasNeverSeenValidIsReportedSo(t *testing.T) {
-	l, err := lock.New(locktest.Start(t).Store(t), lock.Config{})
+	l, err := lock.New(locktest.Start(t).Store(t), lock.Config{RequestTimeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	lease, err := l.Mutex("a").Lock(t.Context())

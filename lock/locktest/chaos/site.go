@@ -175,7 +175,7 @@ func serve(t *testing.T, p *plan) *servers {
 		}
 		s.connect(t, nodes...)
 	case sentinel:
-		s.set = redistest.StartSentinels(t, redistest.SentinelConfig{Server: config})
+		s.set = redistest.StartSentinels(t, redistest.SentinelConfig{Server: config, DownAfter: time.Second})
 		s.add(t, s.set.Nodes...)
 		s.data = s.set.Client(t)
 		o := s.set.Options()
@@ -186,7 +186,7 @@ func serve(t *testing.T, p *plan) *servers {
 		}
 		s.urls = func(int) []string { return []string{u.String()} }
 	case cluster:
-		s.masters = redistest.StartCluster(t, redistest.ClusterConfig{Masters: clusterNodes, Server: config, Env: p.clocks(t)})
+		s.masters = redistest.StartCluster(t, redistest.ClusterConfig{Masters: clusterNodes, Server: config, NodeTimeout: time.Second, Env: p.clocks(t)})
 		s.connect(t, s.masters.Nodes...)
 		s.data = s.masters.Client(t)
 		u, err := url.Parse(s.masters.URL())

@@ -21,28 +21,33 @@ type ClusterConfig struct {
 	Masters  int    // 3 if 0
 	Replicas int    // of each master; none if 0
 	Server   Config // of every node; always on TCP
+	// NodeTimeout is how long a node may be silent before the others count it as failed, and a replica
+	// takes its place; a minute if 0. With little, nodes that a busy machine holds up count as failed.
+	NodeTimeout time.Duration
 	// Env returns further variables of a node's environment. Nil: there are none.
 	Env func(node int) []string
 }
 
 // Cluster is a Redis cluster whose masters share the slots evenly. It continues to serve
-// its remaining slots when a master is gone. A node that does not answer for longer than
-// a second counts as failed.
+// its remaining slots when a master is gone.
 type Cluster struct {
 	Nodes []*Server // the masters at the start, then their replicas
 }
 
-const nodeTimeout = time.Second
+// reload is how often a client asks the nodes for masters of which none redirects it (MOVED), since
+// the old one is gone; once a minute by go-redis's default.
+const reload = time.Second
 
 // StartCluster starts a cluster and returns once all nodes agree on it, which takes about
 // 2 s.
 func StartCluster(t TB, c ClusterConfig) *Cluster {
 	t.Helper()
-	c.Masters = cmp.Or(c.Masters, 3)
+	c.Masters, c.NodeTimeout = cmp.Or(c.Masters, 3), cmp.Or(c.NodeTimeout, time.Minute)
 	cluster := &Cluster{}
 	for i := range c.Masters * (1 + c.Replicas) {
 		cluster.Nodes = append(cluster.Nodes, Start(t, c.node(i)))
 	}
+	cluster.configure(t, gossiping, true)
 	masters := cluster.Nodes[:c.Masters]
 	for i, master := range masters {
 		first, last := i*slotCount/len(masters), (i+1)*slotCount/len(masters)-1
@@ -52,12 +57,7 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 	for i, node := range cluster.Nodes {
 		node.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 	}
-	for i, node := range cluster.Nodes {
-		for _, other := range cluster.Nodes[i+1:] {
-			node.do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
-		}
-	}
-	cluster.awaitAgreement(t)
+	cluster.meet(t)
 	for i, replica := range cluster.Nodes[c.Masters:] {
 		replica.do(t, "CLUSTER", "REPLICATE", masters[i%len(masters)].clusterID(t))
 	}
@@ -65,7 +65,39 @@ func StartCluster(t TB, c ClusterConfig) *Cluster {
 		await(t, replica.replicates)
 	}
 	cluster.awaitAgreement(t)
+	cluster.configure(t, c.NodeTimeout, false)
 	return cluster
+}
+
+// meet has all nodes know each other. A node that is held up for longer than the node timeout is given
+// up by the one that it was to meet: they meet again.
+func (c *Cluster) meet(t TB) {
+	t.Helper()
+	var met time.Time
+	await(t, func(ctx context.Context) error {
+		err := c.agree(ctx)
+		if err == nil || time.Since(met) < 2*gossiping {
+			return err
+		}
+		for i, node := range c.Nodes {
+			for _, other := range c.Nodes[i+1:] {
+				node.do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
+			}
+		}
+		met = time.Now()
+		return err
+	})
+}
+
+// gossiping is the node timeout while nodes make each other's acquaintance: they ask each other once
+// in half of it, and with a minute they would take 20 s. No replica replaces a master meanwhile.
+const gossiping = time.Second
+
+func (c *Cluster) configure(t TB, nodeTimeout time.Duration, noFailover bool) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		node.do(t, "CONFIG", "SET", "cluster-node-timeout", nodeTimeout.Milliseconds(), "cluster-replica-no-failover", yesNo(noFailover))
+	}
 }
 
 func (c ClusterConfig) node(i int) Config {
@@ -77,7 +109,7 @@ func (c ClusterConfig) node(i int) Config {
 	config.Directives = append([]string{
 		"cluster-enabled yes",
 		"cluster-require-full-coverage no",
-		fmt.Sprintf("cluster-node-timeout %d", nodeTimeout.Milliseconds()),
+		fmt.Sprintf("cluster-node-timeout %d", c.NodeTimeout.Milliseconds()),
 	}, config.Directives...)
 	return config
 }
@@ -85,12 +117,13 @@ func (c ClusterConfig) node(i int) Config {
 // Options returns the options of [Cluster.Client], as [Server.Options] does.
 func (c *Cluster) Options() *redis.ClusterOptions {
 	options := &redis.ClusterOptions{
-		Password:              c.Nodes[0].config.Password,
-		ContextTimeoutEnabled: true,
-		MaxRetries:            -1,
-		// A master that is gone redirects no client (MOVED), and go-redis asks the others
-		// only this often, by default once a minute.
-		ClusterStateReloadInterval: nodeTimeout,
+		Password:                   c.Nodes[0].config.Password,
+		ContextTimeoutEnabled:      true,
+		DialTimeout:                ioTimeout,
+		ReadTimeout:                ioTimeout,
+		WriteTimeout:               ioTimeout,
+		MaxRetries:                 -1,
+		ClusterStateReloadInterval: reload,
 	}
 	for _, node := range c.Nodes {
 		options.Addrs = append(options.Addrs, loopback(node.port))
@@ -145,7 +178,7 @@ func (c *Cluster) Failover(t TB, master *Server) *Server {
 }
 
 // AwaitFailover waits until every running node knows another master than old for key, and
-// returns it. The test must have stopped old before.
+// returns it. The test must have stopped old before, and set [ClusterConfig.NodeTimeout].
 func (c *Cluster) AwaitFailover(t TB, key string, old *Server) *Server {
 	t.Helper()
 	slot := c.Slot(t, key)
@@ -218,26 +251,29 @@ func (c *Cluster) running() []*Server {
 // all nodes.
 func (c *Cluster) awaitAgreement(t TB) {
 	t.Helper()
-	await(t, func(ctx context.Context) error {
-		var agreed []member
-		for _, node := range c.running() {
-			members, err := node.members(ctx)
-			if err != nil {
-				return err
-			}
-			if len(members) != len(c.Nodes) {
-				return fmt.Errorf("%s knows %d of %d nodes", node.URL(), len(members), len(c.Nodes))
-			}
-			if agreed != nil && !slices.Equal(members, agreed) {
-				return fmt.Errorf("the nodes do not agree: %v, %v", agreed, members)
-			}
-			agreed = members
-			if err := node.serves(ctx); err != nil {
-				return err
-			}
+	await(t, c.agree)
+}
+
+// agree returns nil if they do.
+func (c *Cluster) agree(ctx context.Context) error {
+	var agreed []member
+	for _, node := range c.running() {
+		members, err := node.members(ctx)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		if len(members) != len(c.Nodes) {
+			return fmt.Errorf("%s knows %d of %d nodes", node.URL(), len(members), len(c.Nodes))
+		}
+		if agreed != nil && !slices.Equal(members, agreed) {
+			return fmt.Errorf("the nodes do not agree: %v, %v", agreed, members)
+		}
+		agreed = members
+		if err := node.serves(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serves returns nil once a node of a cluster takes commands: it waits 2 s

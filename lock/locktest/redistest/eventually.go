@@ -34,12 +34,16 @@ func eventually(limit time.Duration, check func() error) error {
 	}
 }
 
+// checkTimeout bounds one call of a check, which may ask each of ten servers on a connection of its
+// own: a busy machine takes more than a second for that.
+const checkTimeout = 10 * time.Second
+
 // await waits for a state of servers that are known to run, and fails t if it does not
-// come. Each call of check is bounded.
+// come.
 func await(t TB, check func(ctx context.Context) error) {
 	t.Helper()
 	err := eventually(readyTimeout, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 		defer cancel()
 		return check(ctx)
 	})

@@ -22,24 +22,27 @@ type SentinelConfig struct {
 	Sentinels int    // 3 if 0; a majority of them decides
 	Server    Config // of the master and of every replica; always on TCP
 
-	// DownAfter is how long a master may be silent before a sentinel suspects it; 1 s if
-	// 0. With less, sentinels on a busy machine depose masters that are only slow.
+	// DownAfter is how long a master may be silent before a sentinel suspects it; a minute if
+	// 0. With little, sentinels on a busy machine depose masters that are only slow.
 	DownAfter time.Duration
 }
 
-// SentinelSet is a master with replicas, watched by sentinels which promote a replica 2
-// to 3 s after the master has stopped answering.
+// SentinelSet is a master with replicas, watched by sentinels which promote a replica 1
+// to 2 s after they suspect the master.
 type SentinelSet struct {
 	Nodes     []*Server // the first one was the master at the start
 	Sentinels []*Server
 }
+
+// electionPause is the limit of a failover that sentinels begin, and the pause until they elect again.
+const electionPause = 2 * time.Second
 
 // StartSentinels starts a set and returns once every sentinel knows every
 // replica and every other sentinel, which takes about 2 s.
 func StartSentinels(t TB, c SentinelConfig) *SentinelSet {
 	t.Helper()
 	c.Replicas, c.Sentinels = cmp.Or(c.Replicas, 2), cmp.Or(c.Sentinels, 3)
-	c.DownAfter = cmp.Or(c.DownAfter, time.Second)
+	c.DownAfter = cmp.Or(c.DownAfter, time.Minute)
 	c.Server.TCP = true
 	set := &SentinelSet{}
 	master := Start(t, c.Server)
@@ -70,7 +73,7 @@ func (c SentinelConfig) sentinel(master *Server) Config {
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", MasterName, master.port, c.Sentinels/2+1),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, c.DownAfter.Milliseconds()),
 		// Also the pause after a failed election, which would be 6 minutes.
-		fmt.Sprintf("sentinel failover-timeout %s 2000", MasterName),
+		fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, electionPause.Milliseconds()),
 		fmt.Sprintf("sentinel parallel-syncs %s %d", MasterName, c.Replicas),
 	}}
 	if c.Server.Password != "" {
@@ -101,6 +104,9 @@ func (s *SentinelSet) Options() *redis.FailoverOptions {
 		MasterName:            MasterName,
 		Password:              s.Nodes[0].config.Password,
 		ContextTimeoutEnabled: true,
+		DialTimeout:           ioTimeout,
+		ReadTimeout:           ioTimeout,
+		WriteTimeout:          ioTimeout,
 		MaxRetries:            -1,
 	}
 	for _, sentinel := range s.Sentinels {
@@ -133,6 +139,12 @@ func (s *SentinelSet) Master(t TB) *Server {
 func (s *SentinelSet) Failover(t TB) *Server {
 	t.Helper()
 	old := s.Master(t)
+	// The sentinel gives up what exceeds its limit, and does not begin it again.
+	limit := func(d time.Duration) {
+		s.Sentinels[0].do(t, "SENTINEL", "SET", MasterName, "failover-timeout", d.Milliseconds())
+	}
+	limit(readyTimeout)
+	defer limit(electionPause)
 	// Refused for a while after another failover.
 	await(t, func(ctx context.Context) error {
 		client := s.Sentinels[0].sentinelClient()
@@ -143,7 +155,7 @@ func (s *SentinelSet) Failover(t TB) *Server {
 }
 
 // AwaitFailover waits until the sentinels agree on a master other than old that accepts
-// writes, and returns it. The test must have stopped old before.
+// writes, and returns it. The test must have stopped old before, and set [SentinelConfig.DownAfter].
 func (s *SentinelSet) AwaitFailover(t TB, old *Server) *Server {
 	t.Helper()
 	var master *Server

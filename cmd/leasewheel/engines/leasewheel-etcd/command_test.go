@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -71,19 +73,46 @@ func startEtcd(t *testing.T, files ...string) string {
 			_ = server.Process.Kill()
 			<-exited
 		})
-		if commandtest.Call(t, env, args...).Wait() == exit.OK {
-			return address
+		for ; time.Since(begin) < commandtest.Patience && running(exited); time.Sleep(10 * time.Millisecond) {
+			if listens(address) && commandtest.Call(t, env, args...).Wait() == exit.OK && running(exited) {
+				return address
+			}
 		}
 	}
 	t.Fatal("no server of etcd answers")
 	return ""
 }
 
+func running(exited <-chan struct{}) bool {
+	select {
+	case <-exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// listens reports whether a server accepts connections.
+func listens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+// freeAddress returns an address on loopback, below the range of outgoing connections.
 func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Helper()
+	for range 100 {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return listener.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 // The lock of a command that runs is listed, watched, inspected and taken away; so it is under a
