@@ -511,8 +511,9 @@ func lockName(n int) string { return fmt.Sprintf("lock:%d", n) }
 func listsEach(t *testing.T, env []string, count int) {
 	var lines []string
 	commandtest.Eventually(t, "all named", func() bool {
-		lines = commandtest.AskLines(t, env, "ls", "--json")
-		return strings.Count(strings.Join(lines, ""), `"host":"web-1"`) == len(lines)
+		p := commandtest.Call(t, env, "ls", "--json") // which has 5 s for each page
+		lines = slices.Collect(strings.Lines(p.Stdout.String()))
+		return p.Wait() == exit.OK && strings.Count(strings.Join(lines, ""), `"host":"web-1"`) == len(lines)
 	})
 	var listed, wanted []string
 	for _, line := range lines {
