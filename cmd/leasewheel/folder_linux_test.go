@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,15 +19,19 @@ func TestRunWithoutAServer(t *testing.T) {
 	t.Parallel()
 	env := []string{defaultFolder + "=" + t.TempDir() + "/locks"}
 	p := commandtest.Start(t, env, runLock("job", sh("echo held; read x"))...)
+	p.AwaitError("no server is named")
 	require.Equal(t, "held", p.Line())
 	p.RequireOneLine("no server is named")
 
 	other := commandtest.Start(t, env, runLock("job", sh("true"), "-n")...)
 	assert.Equal(t, exit.NotAcquired, other.Wait())
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"inspect", "job"}} {
-		other := commandtest.Start(t, env, args...)
-		assert.Equal(t, exit.OK, other.Wait(), args)
-		assert.Regexp(t, `(?s)job.*sh`, other.Stdout.String(), "the name and the label")
+		commandtest.Eventually(t, "the name and the label", func() bool { // its record is written in the background
+			other := commandtest.Start(t, env, args...)
+			require.Equal(t, exit.OK, other.Wait(), args)
+			_, after, named := strings.Cut(other.Stdout.String(), "job")
+			return named && strings.Contains(after, "sh")
+		})
 	}
 	unlock := commandtest.Start(t, env, "unlock", "--force", "job")
 	assert.Equal(t, exit.OK, unlock.Wait())

@@ -67,12 +67,13 @@ func locks(t *testing.T, client redis.UniversalClient) {
 }
 
 // askNamed asks until the answer has a client's name: the search for the records of clients has a
-// second, which a busy machine may exceed.
+// second, and a page of a list five, which a busy machine may exceed.
 func askNamed(t *testing.T, env []string, name string, args ...string) (text string) {
 	t.Helper()
 	commandtest.Eventually(t, "named", func() bool {
-		text = commandtest.Ask(t, env, exit.OK, args...)
-		return strings.Contains(text, name)
+		p := commandtest.Call(t, env, args...)
+		text = p.Stdout.String()
+		return p.Wait() == exit.OK && assert.Empty(t, p.Stderr.String()) && strings.Contains(text, name)
 	})
 	return text
 }
@@ -511,8 +512,9 @@ func lockName(n int) string { return fmt.Sprintf("lock:%d", n) }
 func listsEach(t *testing.T, env []string, count int) {
 	var lines []string
 	commandtest.Eventually(t, "all named", func() bool {
-		lines = commandtest.AskLines(t, env, "ls", "--json")
-		return strings.Count(strings.Join(lines, ""), `"host":"web-1"`) == len(lines)
+		p := commandtest.Call(t, env, "ls", "--json") // which has 5 s for each page
+		lines = slices.Collect(strings.Lines(p.Stdout.String()))
+		return p.Wait() == exit.OK && strings.Count(strings.Join(lines, ""), `"host":"web-1"`) == len(lines)
 	})
 	var listed, wanted []string
 	for _, line := range lines {

@@ -32,7 +32,7 @@ func openMails(t *testing.T, client redis.UniversalClient) *delayqueue.Queue {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
-	q, err := delayqueue.New(store, "mails", delayqueue.Config{})
+	q, err := delayqueue.New(store, "mails", delayqueue.Config{RequestTimeout: commandtest.Patience, RetryFor: commandtest.Patience})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, q.Shutdown(context.Background()))

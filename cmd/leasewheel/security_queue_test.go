@@ -37,7 +37,7 @@ func TestLeastUserOfQueues(t *testing.T) {
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
 	defer store.Close()
-	q, err := delayqueue.New(store, "payments", delayqueue.Config{})
+	q, err := delayqueue.New(store, "payments", delayqueue.Config{RequestTimeout: commandtest.Patience, RetryFor: commandtest.Patience})
 	require.NoError(t, err)
 	_, err = q.Put(t.Context(), delayqueue.Message{ID: "a"})
 	require.ErrorContains(t, err, "NOPERM", "another name")

@@ -43,6 +43,8 @@ func (a *access) open(cmd *cobra.Command, name string, c delayqueue.Config) erro
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
+	c.RequestTimeout = connect.RequestTimeout
+	c.RetryFor = max(delayqueue.DefaultRetryFor, connect.RequestTimeout)
 	a.queue, err = delayqueue.New(a.server.Store, name, c)
 	if err != nil {
 		a.close()
