@@ -78,4 +78,4 @@ package etcdstore
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
 // Tests: store_test.go, lease_test.go, clock_test.go, faults_test.go, faults_real_test.go; costs: bench/peers/etcd.
-// Planted: 247, 248, 251.
+// Planted: 247, 248, 251, 264.
