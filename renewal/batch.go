@@ -276,7 +276,7 @@ var (
 // extend moves the lease's until after a renewal that gave it ttl; 0 means the requested
 // TTL. A reply that comes too late loses the lease. The caller holds mu.
 func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) {
-	if ttl <= 0 {
+	if ttl == 0 {
 		ttl = l.ttl
 	}
 	ttl = min(ttl, maxTTL)

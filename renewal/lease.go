@@ -169,7 +169,8 @@ func (l *Lease) Until() time.Time {
 
 // Valid reports whether the lease may be trusted now: it is held, its time is not over,
 // and the store has confirmed it since the last suspend of the machine or step of its
-// clocks. Valid reads the clocks, so it is right even if the process has just woken up.
+// clocks. Of a fixed lease, which is never renewed, only the time is corrected then. Valid
+// reads the clocks, so it is right even if the process has just woken up.
 func (l *Lease) Valid() bool {
 	if l.ended.Load() != nil {
 		return false

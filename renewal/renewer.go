@@ -43,7 +43,7 @@ type Item struct {
 	// Outcome is the reply. Its zero value is Unknown.
 	Outcome Outcome
 	// Given is, with Renewed, the time that the store has given; zero means TTL. The next
-	// renewal is due when a third of it has passed.
+	// renewal is due when a third of it has passed. A negative one is over already.
 	Given time.Duration
 	// Err may explain an Unknown. It becomes [LostError.Err].
 	Err error

@@ -212,7 +212,7 @@ func (s *store) renew(group string, n node, items []Item) []Item {
 			a.Outcome = Taken
 		default:
 			ttl := a.TTL
-			if n.gives > 0 {
+			if n.gives != 0 {
 				ttl, a.Given = n.gives, n.gives
 			}
 			s.put(key, g.owner, ttl)

@@ -191,10 +191,10 @@ func (k *keeper) connect() error {
 }
 
 func (k *keeper) disconnect() {
+	k.member++
 	if k.conn != nil {
 		_ = k.conn.Close()
 		k.conn = nil
-		k.member++
 	}
 }
 

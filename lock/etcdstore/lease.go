@@ -182,7 +182,7 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 	p.mu.Unlock()
 	if first { // the first renewal does not wait for a connection
 		p.s.background(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+			ctx, cancel := context.WithTimeout(ctx, keepTimeout) // no other round can run meanwhile
 			defer cancel()
 			p.s.keeper.keep(ctx, nil, nil) //nolint:errcheck // the renewal tries again
 		})
@@ -210,6 +210,10 @@ func (p *leases) watch(ctx context.Context, l *lease, from int64) {
 // ended is called when etcd has ended a lease. What holds it has is lost.
 func (p *leases) ended(l *lease) {
 	p.mu.Lock()
+	if l.dead { // several notice it
+		p.mu.Unlock()
+		return
+	}
 	l.dead = true
 	delete(p.all, l.id)
 	if p.current[l.class] == l {

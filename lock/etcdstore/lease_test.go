@@ -90,3 +90,17 @@ func TestHoldOfALostReplyEnds(t *testing.T) {
 		})
 	})
 }
+
+// Several notice the end of a lease: its watch, a keepalive, a request. It is one alarm.
+func TestEndOfALeaseIsOneAlarm(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	acquire(t, s, request("me:1", time.Hour))
+	alarms := 0
+	defer s.OnLoss(func() { alarms++ })()
+	l := s.leases.own(leaseOf(t, s, "a", "me:1"))
+	for range 3 {
+		s.leases.ended(l)
+	}
+	require.Equal(t, 1, alarms)
+}

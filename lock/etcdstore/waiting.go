@@ -8,6 +8,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
+// keepTimeout bounds what keeps a lease of waitTTL alive: if a member hangs, others are tried before
+// the lease ends.
+const keepTimeout = waitTTL / 4
+
 // waiter returns the lease by which this store waits. It is kept alive until the store is closed.
 func (s *Store) waiter(ctx context.Context) (*lease, error) {
 	s.mu.Lock()
@@ -32,14 +36,16 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 // keepWaiting keeps the lease alive by which this store waits, until it has ended nevertheless:
 // then the store waits by another one.
 func (s *Store) keepWaiting(ctx context.Context, l *lease) {
-	for ctx.Err() == nil && s.leases.own(l.id) != nil {
-		pause(ctx, waitTTL/3)
-		bounded, cancel := context.WithTimeout(ctx, waitTTL/3)
+	for left := keepTimeout; ctx.Err() == nil && s.leases.own(l.id) != nil; {
+		pause(ctx, left)
+		bounded, cancel := context.WithTimeout(ctx, keepTimeout)
 		of, _, err := s.keeper.keep(bounded, []clientv3.LeaseID{l.id}, nil)
 		cancel()
 		if err != nil {
+			left = watchPause
 			continue
 		}
+		left = keepTimeout
 		if k := of[l.id]; k.ttl > 0 {
 			s.leases.kept(l, k.sent)
 		} else {

@@ -42,6 +42,17 @@ func TestNodesNoticeALoss(t *testing.T) {
 		require.NoError(t, err)
 		locker, err := lock.New(store, lock.Config{TTL: 24 * time.Hour})
 		require.NoError(t, err)
+		defer func() {
+			assert.NoError(t, locker.Close())
+			assert.NoError(t, store.Close())
+			for _, n := range noticing {
+				assert.Nil(t, n.lost)
+			}
+			time.Sleep(24 * time.Hour)
+		}()
+		for _, n := range noticing {
+			require.NotNil(t, n.lost)
+		}
 		lease, err := locker.Mutex("orders").Lock(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -62,12 +73,6 @@ func TestNodesNoticeALoss(t *testing.T) {
 		var lost *lock.LostError
 		require.ErrorAs(t, lease.Err(), &lost)
 		require.Equal(t, renewal.Deleted, lost.Cause)
-		require.NoError(t, locker.Close())
-		require.NoError(t, store.Close())
-		for _, n := range noticing {
-			require.Nil(t, n.lost)
-		}
-		time.Sleep(24 * time.Hour)
 	})
 }
 

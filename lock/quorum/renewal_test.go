@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,39 @@ func TestRenewsInBatches(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{1, 1, 1, 1, 1}, renewals)
 		time.Sleep(nodeTimeout)
+	})
+}
+
+// given is a node that computes what is left of a lease.
+type given struct {
+	*booth
+	left time.Duration
+}
+
+func (g *given) Renew(ctx context.Context, items []renewal.Item) {
+	g.booth.Renew(ctx, items)
+	for i := range items {
+		items[i].Given = g.left
+	}
+}
+
+// The shortest time that a node has given counts, also if it is over.
+func TestShortestTimeGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		for i, b := range all {
+			stores[i] = &given{b, time.Duration(i-1) * time.Second}
+		}
+		store := over(t, quorum.Config{}, stores...)
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		synctest.Wait()
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		items := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+		store.Renew(t.Context(), items)
+		require.Equal(t, renewal.Renewed, items[0].Outcome)
+		require.Equal(t, -time.Second, items[0].Given)
 	})
 }
 

@@ -180,10 +180,10 @@ func (v *votes) grant() driver.Answer {
 	return answer
 }
 
-// shorter returns the shorter of two TTLs that nodes chose; zero means none.
+// shorter returns the shorter of two TTLs that nodes chose; zero means none. A negative one is over.
 func shorter(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return max(b, 0)
+	if a == 0 || b != 0 && b < a {
+		return b
 	}
 	return a
 }
