@@ -135,16 +135,16 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 	t.Parallel()
 	server, wire, admin := startProxied(t)
 	store := open(t, wire.Client(t))
-	listen := func(name string) (driver.Subscription, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
-		defer cancel()
+	patient, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // without a deadline, a subscription has 2 s
+	defer cancel()
+	listen := func(ctx context.Context, name string) (driver.Subscription, error) {
 		return store.Subscribe(ctx, &driver.Hold{Name: name}, func(driver.Notice) {})
 	}
-	stays, err := listen("stays")
+	stays, err := listen(patient, "stays")
 	require.NoError(t, err)
 	defer stays.Close()
 	for range 10 {
-		gone, err := listen("a")
+		gone, err := listen(patient, "a")
 		require.NoError(t, err)
 		awaitChannels(t, admin, 6)
 		wire.Set(redistest.Fault{Requests: redistest.Hold}) // a new connection gets stuck
@@ -158,9 +158,9 @@ func TestGivingUpDuringAMoveLeavesNoSubscription(t *testing.T) {
 		require.Error(t, err)
 		gone.Close()
 		wire.Heal()
-		fresh, err := listen("fresh")
+		fresh, err := listen(t.Context(), "fresh")
 		for err != nil && t.Context().Err() == nil {
-			fresh, err = listen("fresh")
+			fresh, err = listen(t.Context(), "fresh")
 		}
 		require.NoError(t, err)
 		fresh.Close()
