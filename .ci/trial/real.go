@@ -116,16 +116,11 @@ func (r *realRun) wanted(p pkg) bool {
 	return slices.ContainsFunc(p.Tests, r.only.MatchString)
 }
 
-// parallel is how many parallel subtests of a test run at a time, more than there are processors:
-// they wait for real time to pass.
-const parallel = 8
-
 // once runs a test alone and watches the machine meanwhile.
 func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) outcome {
 	var out bytes.Buffer
 	command := exec.CommandContext(ctx, binary, append([]string{
 		"-test.run=^" + test + "$", "-test.v", "-test.paniconexit0", "-test.timeout=" + r.limit.String(),
-		"-test.parallel=" + strconv.Itoa(parallel),
 	}, r.args...)...)
 	command.Dir, command.Stdout, command.Stderr = p.Dir, &out, &out
 	command.WaitDelay = leftLimit
