@@ -26,7 +26,7 @@ const defaultFolder = "LEASEWHEEL_TEST_FOLDER"
 
 func TestMain(m *testing.M) {
 	inTests := func() {
-		connect.RequestTimeout = 20 * time.Second // a server that is not there is tried for as long
+		connect.RequestTimeout = 10 * time.Second // a server that is not there is tried for as long
 		connect.ProbeTimeout, connect.CompletionTimeout = commandtest.Patience, commandtest.Patience
 		connect.LogTo = func(*slog.Logger) {}
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }

@@ -38,9 +38,9 @@ func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 // SetRecordsTimeout sets the time limit of the search for the records of clients.
 func (s *Store) SetRecordsTimeout(d time.Duration) { s.recordsTimeout = d }
 
-// SetCheckTimeout sets the time limits of a check, of each part and of the whole.
-func (s *Store) SetCheckTimeout(d time.Duration) {
-	s.checkLimits = check.Limits{Answer: d, Message: d, Whole: 10 * d}
+// SetCheckTimeout sets the time limits of a check: of a first answer, of a message, and of the whole.
+func (s *Store) SetCheckTimeout(answer, message time.Duration) {
+	s.checkLimits = check.Limits{Answer: answer, Message: message, Whole: 10 * answer}
 }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.

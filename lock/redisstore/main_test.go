@@ -107,7 +107,7 @@ func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *
 	require.NoError(t, err)
 	store.SetPageTimeout(answersWithin)
 	store.SetRecordsTimeout(answersWithin)
-	store.SetCheckTimeout(answersWithin)
+	store.SetCheckTimeout(answersWithin, answersWithin)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	return store
 }
