@@ -158,7 +158,8 @@ func redissonDir(version string) func() (string, error) {
 		if err != nil {
 			return err
 		}
-		if err := os.Symlink(jars, filepath.Join(dir, "jars")); err != nil {
+		// Relative, for a checkout that is moved: both are in one folder.
+		if err := os.Symlink(filepath.Join("..", filepath.Base(jars)), filepath.Join(dir, "jars")); err != nil {
 			return err
 		}
 		return command("redisson", "javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", filepath.Join(dir, "jars", "*"), "-d", dir, "Driver.java")
