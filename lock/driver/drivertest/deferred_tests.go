@@ -110,10 +110,9 @@ func notifiesDeferredFunctionsOfLoss(b *bench) {
 		return context.Cause(ctx)
 	})
 	<-began
-	b.delete("a")
-	ctx, cancel := context.WithTimeout(b.Context(), soon)
-	defer cancel()
-	if err := d.Wait(ctx); !errors.Is(err, lock.ErrLost) {
+	ended := make(chan error, 1)
+	go func() { ended <- d.Wait(b.Context()) }()
+	if err, _ := deleteUntil(b, "a", ended); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("a deferred function that lost its lease has the result %v", err)
 	}
 }

@@ -170,10 +170,7 @@ func endsWithAnyOfItsLeases(b *bench) {
 	for _, victim := range []string{"a", "b", "c"} {
 		all := b.lockAll(mine, "a", "b", "c")
 		ctx := all.Context()
-		b.delete(victim)
-		select {
-		case <-all.Lost():
-		case <-time.After(soon):
+		if _, ok := deleteUntil(b, victim, all.Lost()); !ok {
 			b.Fatalf("the loss of %q is not reported", victim)
 		}
 		var loss *lock.LostError
@@ -250,20 +247,17 @@ func stopsWaitingOnLoss(b *bench) {
 		renewed <- struct{}{}
 		return true
 	}})
-	failed := make(chan error)
+	failed := make(chan error, 1)
 	go func() {
 		_, err := lock.All(first, b.mutex(mine, "b")).Lock(b.Context())
 		failed <- err
 	}()
 	b.wakes(renewed, "the first lock is held")
-	b.delete("a")
-	select {
-	case err := <-failed:
-		if !errors.Is(err, lock.ErrLost) {
-			b.Errorf("one of the locks was lost meanwhile, and Lock returns %v", err)
-		}
-	case <-time.After(soon):
+	switch err, ok := deleteUntil(b, "a", failed); {
+	case !ok:
 		b.Fatal("waits on although one of the locks is lost")
+	case !errors.Is(err, lock.ErrLost):
+		b.Errorf("one of the locks was lost meanwhile, and Lock returns %v", err)
 	}
 	b.unlock(lease)
 	b.isFree(theirs, "a")
@@ -346,10 +340,7 @@ func endsDoOnAnyLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	work := errors.New("the work has failed")
 	err := b.all(l, "a", "b").Do(b.Context(), func(ctx context.Context) error {
-		b.delete("b")
-		select {
-		case <-ctx.Done():
-		case <-time.After(soon):
+		if _, ok := deleteUntil(b, "b", ctx.Done()); !ok {
 			b.Error("the context goes on although a lock is lost")
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {

@@ -740,10 +740,7 @@ func reportsTakeover(b *bench) {
 func endsDoOnLoss(b *bench) {
 	l := b.locker(lock.Config{TTL: ttl})
 	err := b.mutex(l, "a").Do(b.Context(), func(ctx context.Context) error {
-		b.delete("a")
-		select {
-		case <-ctx.Done():
-		case <-time.After(soon):
+		if _, ok := deleteUntil(b, "a", ctx.Done()); !ok {
 			b.Error("Do's context outlives the lease")
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {

@@ -206,6 +206,21 @@ func (b *bench) name(short string) string { return b.Prefix + short }
 // delete deletes a lock without a message.
 func (b *bench) delete(short string) { b.Delete(b.name(short)) }
 
+// deleteUntil deletes a lock until done delivers or is closed, and returns what. ok is false if
+// that takes too long. On several servers one deletion may not be enough: a renewal between two of
+// the servers' deletions restores the first.
+func deleteUntil[T any](b *bench, short string, done <-chan T) (what T, ok bool) {
+	for begin := time.Now(); time.Since(begin) < soon; {
+		b.delete(short)
+		select {
+		case what = <-done:
+			return what, true
+		case <-time.After(interval()):
+		}
+	}
+	return what, false
+}
+
 // ttl is short enough to wait for in real time, and long enough for a busy machine. For a store
 // that counts in steps it is longer; Run sets it.
 var ttl = 1200 * time.Millisecond
