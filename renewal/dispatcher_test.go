@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -752,7 +753,7 @@ func TestConfigIsValidated(t *testing.T) {
 	for name, c := range map[string]Config{
 		"BatchSize":      {BatchSize: -1},
 		"GroupParallel":  {GroupParallel: -1},
-		"65536; 0":       {GroupParallel: 1 << 60}, // its product with others has no bits left
+		"65536; 0":       {GroupParallel: math.MaxInt}, // its product with others has no bits left
 		"Parallel":       {Parallel: -1},
 		"RequestTimeout": {RequestTimeout: -1},
 	} {
