@@ -29,7 +29,7 @@ type layout struct {
 }
 
 var (
-	// single has one member, which leads whatever the machine does.
+	// single has one member, which leads on the slowest machine.
 	single = layout{1, 660 * time.Millisecond}
 	// steady keeps its leader while the machine is held up for less than 10 s, and has one after some
 	// seconds.

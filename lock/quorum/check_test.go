@@ -30,7 +30,7 @@ func topics(r driver.Report) (all []string) {
 	return all
 }
 
-// examine examines the nodes until it finds what is wanted, in whatever order: a message to a process
+// examine examines the nodes until it finds what is wanted, in any order: a message to a process
 // that is held up for 2 s is a finding, too.
 func examine(t *testing.T, store *quorum.Store, wanted ...string) (report driver.Report) {
 	t.Helper()

@@ -376,7 +376,7 @@ func TestFairWaitersOutliveRedissonsArithmetic(t *testing.T) {
 		assert.Equal(t, []string{golf + ":2", golf + ":3", late.owner}, queue(t, one.client))
 
 		// A thread that had a wait longer than Redisson's default lowers them by more than
-		// was allowed for. A waiter that asks again then gets its place back.
+		// was allowed for. A waiter that requests it again then gets its place back.
 		one.client.ZIncrBy(t.Context(), fairTimeouts, -float64(time.Hour.Milliseconds()), golf+":2")
 		require.False(t, late.lock(redissonWait))
 		require.Equal(t, []string{golf + ":3", late.owner}, queue(t, one.client), "Redisson drops it")

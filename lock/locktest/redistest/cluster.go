@@ -34,7 +34,7 @@ type Cluster struct {
 	Nodes []*Server // the masters at the start, then their replicas
 }
 
-// reload is how often a client asks the nodes for masters of which none redirects it (MOVED), since
+// reload is how often a client queries the nodes for masters of which none redirects it (MOVED), since
 // the old one is gone; once a minute by go-redis's default.
 const reload = time.Second
 
@@ -89,7 +89,7 @@ func (c *Cluster) meet(t TB) {
 	})
 }
 
-// gossiping is the node timeout while nodes make each other's acquaintance: they ask each other once
+// gossiping is the node timeout while nodes make each other's acquaintance: they ping each other once
 // in half of it, and with a minute they would take 20 s. No replica replaces a master meanwhile.
 const gossiping = time.Second
 

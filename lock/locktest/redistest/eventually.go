@@ -34,7 +34,7 @@ func eventually(limit time.Duration, check func() error) error {
 	}
 }
 
-// checkTimeout bounds one call of a check, which may ask each of ten servers on a connection of its
+// checkTimeout bounds one call of a check, which may query each of ten servers on a connection of its
 // own: a busy machine takes more than a second for that.
 const checkTimeout = 10 * time.Second
 
