@@ -10,12 +10,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
-// startCluster starts a cluster with ACL users, of which no node counts as failed within a minute.
+// startCluster starts a cluster with ACL users.
 func startCluster(t *testing.T, users ...string) *redistest.Cluster {
 	t.Helper()
-	return redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{
-		Users: users, Directives: []string{"cluster-node-timeout 60000"},
-	}})
+	return redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Users: users}})
 }
 
 // clusterOptions returns the options of a user's clients, whose limits only a hang exceeds.

@@ -18,14 +18,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// startCluster starts a cluster of which no node counts as failed within a minute.
-func startCluster(t *testing.T) *redistest.Cluster {
-	t.Helper()
-	return redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{
-		Directives: []string{"cluster-node-timeout 60000"},
-	}})
-}
-
 // clusterClient returns a client as redisstore.Open makes it, whose limits only a server that
 // hangs exceeds.
 func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
@@ -40,7 +32,7 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 // All keys of a queue are in one slot, for any name.
 func TestNamesInCluster(t *testing.T) {
 	t.Parallel()
-	cluster := startCluster(t)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := clusterClient(t, cluster)
 	for _, name := range []string{
 		"mails", "{user:7}:mails", "a{b}c", "a}b{c}", "{a}{b}", "straße", " ", lock.EscapeName("a{b"), strings.Repeat("x", driver.MaxName),
@@ -126,7 +118,7 @@ func endLeases(t *testing.T, client redis.UniversalClient, of []report) {
 
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
-	cluster := startCluster(t)
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	costsNothing(t, func() redis.UniversalClient { return clusterClient(t, cluster) }, func() {
 		from := cluster.Owner(t, "{mails}")
 		to := cluster.Nodes[0]

@@ -99,7 +99,7 @@ func TestOnEveryServer(t *testing.T) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
-		client := clusterClient(t, startCluster(t))
+		client := clusterClient(t, redistest.StartCluster(t, redistest.ClusterConfig{}))
 		run(t, client, func() {
 			require.NoError(t, client.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
 				return master.FlushAll(ctx).Err()

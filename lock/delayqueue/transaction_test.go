@@ -180,7 +180,7 @@ func TestPutTxIsRepeated(t *testing.T) {
 // name puts them into one.
 func TestPutTxInCluster(t *testing.T) {
 	t.Parallel()
-	client := clusterClient(t, startCluster(t))
+	client := clusterClient(t, redistest.StartCluster(t, redistest.ClusterConfig{}))
 	ctx := t.Context()
 	q := openNamed(t, client, "{order:7}:mails", config{})
 	p, err := putTx(t, client, q, message{ID: "a", Delay: time.Hour}, func(tx redis.Pipeliner) { tx.Set(ctx, "order:8", "x", 0) })

@@ -33,14 +33,6 @@ func durable() redistest.Config {
 	return redistest.Config{AOF: true, Directives: []string{"appendfsync always"}}
 }
 
-// durableNodes is durable for the nodes of a cluster, of which none counts as failed within a
-// minute.
-func durableNodes() redistest.Config {
-	c := durable()
-	c.Directives = append(c.Directives, "cluster-node-timeout 60000")
-	return c
-}
-
 // check examines the servers of a client.
 func check(t *testing.T, client redis.UniversalClient, c redisstore.Config, o driver.CheckOptions) driver.Report {
 	t.Helper()
@@ -293,7 +285,7 @@ func TestCheckComparesTheClocksOfMasters(t *testing.T) {
 	t.Parallel()
 	clocks := []steppedClock{newSteppedClock(t), newSteppedClock(t)}
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{
-		Masters: len(clocks), Server: durableNodes(), Env: func(node int) []string { return clocks[node].env() },
+		Masters: len(clocks), Server: durable(), Env: func(node int) []string { return clocks[node].env() },
 	})
 	between := func() (found []driver.Finding) {
 		for _, f := range about(check(t, patientClient(t, cluster), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "clock") {
@@ -748,7 +740,7 @@ func TestCheckFindsARefusalOfSeveralKeys(t *testing.T) {
 // Every master of a cluster is examined, with sharded pub/sub.
 func TestCheckOfACluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: durableNodes()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: durable()})
 	report := check(t, patientClient(t, cluster), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
 	require.Len(t, report.Servers, 3)
 	require.Len(t, report.Findings, 3)

@@ -446,7 +446,7 @@ func TestListByManyStars(t *testing.T) {
 // A master that is down costs the list only its own locks, and the list returns an error.
 func TestListWithoutOneMaster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	client := patientClient(t, cluster)
 	l := locker(t, client, lock.Config{Poll: time.Hour})
 	const count = 60

@@ -62,8 +62,7 @@ func (*lastingScope) Fatalf(format string, args ...any) { panic(fmt.Sprintf(form
 func (*lastingScope) Skipf(format string, args ...any)  { panic(fmt.Sprintf(format, args...)) }
 
 // sharedCluster returns a cluster of three masters that the tests share. A test that counts
-// its connections or channels does not run in parallel. No stall of a minute makes a node
-// count as failed.
+// its connections or channels does not run in parallel.
 func sharedCluster(t *testing.T) *redistest.Cluster {
 	t.Helper()
 	redistest.Need(t)
@@ -71,13 +70,8 @@ func sharedCluster(t *testing.T) *redistest.Cluster {
 }
 
 var startSharedCluster = sync.OnceValue(func() *redistest.Cluster {
-	return redistest.StartCluster(&lasting, redistest.ClusterConfig{Server: unhurried()})
+	return redistest.StartCluster(&lasting, redistest.ClusterConfig{})
 })
-
-// unhurried configures the nodes of a cluster of which none counts as failed within a minute.
-func unhurried() redistest.Config {
-	return redistest.Config{Directives: []string{fmt.Sprintf("cluster-node-timeout %d", time.Minute.Milliseconds())}}
-}
 
 // startServer returns a server and a client that looks at it. Both end with t.
 func startServer(t testing.TB) (*redistest.Server, *redis.Client) {

@@ -42,7 +42,7 @@ func pausedMaster(t *testing.T, c *redistest.Cluster, work *sync.WaitGroup) *red
 func TestUnresponsiveMasterDelaysNoStart(t *testing.T) {
 	t.Parallel()
 	const processes = 8
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, "", processes)
 	var stores []*redisstore.Store
 	for i := range processes { // without sharded pub/sub, the first request is for the lock
@@ -92,7 +92,7 @@ func TestUnresponsiveMasterDelaysNoStart(t *testing.T) {
 // random nodes.
 func TestStartNeedsNoDescriptionOfCommands(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	store := open(t, patientClient(t, cluster))
 	for _, list := range namesByMaster(t, cluster, "", 1) {
 		_, err := store.Acquire(t.Context(), &driver.Hold{Name: list[0], Owner: owner(1), Count: 1, TTL: time.Hour})
@@ -110,7 +110,7 @@ func TestStartNeedsNoDescriptionOfCommands(t *testing.T) {
 func TestUnresponsiveMasterDelaysNoMovingChannel(t *testing.T) {
 	t.Parallel()
 	const each = 10
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, "", 2)[0] // their slots move to the other masters
 	store := openWith(t, patientClient(t, cluster), redisstore.Config{PubSub: redisstore.PubSubOff})
 	store.SetMoveTimeout(muteFor)
@@ -163,7 +163,7 @@ func hold(t *testing.T, s *redisstore.Store, names map[*driver.Client][]string) 
 // does not.
 func TestUnresponsiveMasterDelaysNoInspection(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	name := namesByMaster(t, cluster, "", 1)[0][0]
 	client := recordOf(t, cluster, 1)
 	store := open(t, patientClient(t, cluster))
@@ -198,7 +198,7 @@ func TestUnresponsiveMasterDelaysNoInspection(t *testing.T) {
 func TestUnresponsiveMasterDelaysNoList(t *testing.T) {
 	t.Parallel()
 	const lists, each = 4, 3
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names, held := namesByMaster(t, cluster, "", each), make(map[*driver.Client][]string)
 	for i := range cluster.Nodes { // a lock of each master has its holder's record on each of them
 		client := recordOf(t, cluster, i)
@@ -260,7 +260,7 @@ func listsBeside(t *testing.T, ctx context.Context, mute *redistest.Server, stor
 // A list names the master whose locks are missing.
 func TestListNamesTheMasterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, "", 3)
 	client := recordOf(t, cluster, 0)
 	store := open(t, patientClient(t, cluster))

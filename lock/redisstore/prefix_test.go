@@ -50,7 +50,7 @@ func patientClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 func TestPrefixKeepsMastersApart(t *testing.T) {
 	t.Parallel()
 	const prefix, stuck, healthy = "shop:", 60, 8
-	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: unhurried()})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, prefix, healthy)
 	store := openWith(t, patientClient(t, cluster), redisstore.Config{Prefix: prefix})
 	acquire := func(ctx context.Context, name string) (driver.Answer, error) {
