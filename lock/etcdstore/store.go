@@ -66,6 +66,7 @@ type Store struct {
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
 	waits    map[clientv3.LeaseID]bool // all that it has waited by
 	sweeping bool
+	planned  time.Time            // when the latest sweep was
 	grants   map[string]time.Time // when the last note of a grant has come, by name
 	onLoss   map[int]func()
 	alarms   int // that there were

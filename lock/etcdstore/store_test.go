@@ -430,6 +430,21 @@ func TestKeysEnd(t *testing.T) {
 	assert.True(t, third.sweep(t.Context()), "this minute's sweep was made")
 }
 
+// A record may be written as a sweep looks for it: another one follows.
+func TestSweepFollowsALateRecord(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.planSweep()
+	assert.True(t, s.sweepsOn(false), "the record may not have been written yet")
+	s.mu.Lock()
+	s.planned = time.Now().Add(-2 * sweepEvery)
+	s.mu.Unlock()
+	assert.True(t, s.sweepsOn(true))
+	assert.False(t, s.sweepsOn(false))
+	s.planSweep()
+	assert.True(t, s.sweepsOn(false))
+}
+
 // What a store does not support is refused with the reason.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()

@@ -14,26 +14,33 @@ const (
 	sweepTimeout = sweepEvery / 2
 )
 
-// planSweep has a sweep follow a record that no lease ends: if all stores that have a part in it
-// die, nothing else removes it.
+// planSweep has a sweep follow a record that no lease ends, and that is about to be written: if all
+// stores that have a part in it die, nothing else removes it.
 func (s *Store) planSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.planned = time.Now()
 	if s.sweeping || s.closed {
 		return
 	}
 	s.sweeping = true
 	s.running.Go(func() {
-		for left := true; left && s.ctx.Err() == nil; {
+		for again := true; again && s.ctx.Err() == nil; {
 			pause(s.ctx, sweepEvery)
 			ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
-			left = s.sweep(ctx)
+			again = s.sweepsOn(s.sweep(ctx))
 			cancel()
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.sweeping = false
 	})
+}
+
+// sweepsOn reports whether another sweep is to follow one that has left records, or may have missed
+// one that was planned shortly before it.
+func (s *Store) sweepsOn(left bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeping = left || time.Since(s.planned) < 2*sweepEvery
+	return s.sweeping
 }
 
 // sweep makes a step on each record that no lease ends, unless another store does so in this

@@ -22,5 +22,18 @@ func (s *Store) Sweep(ctx context.Context, kept time.Duration) (left bool, err e
 	return s.sweep(ctx, 0, kept)
 }
 
+// RunSweeper makes a sweep. None is planned.
+func (s *Store) RunSweeper() {
+	s.work.Add(1)
+	s.sweeper.run()
+}
+
+// SweepPlanned reports whether a sweep is planned that has not begun.
+func (s *Store) SweepPlanned() bool {
+	s.sweeper.mu.Lock()
+	defer s.sweeper.mu.Unlock()
+	return s.sweeper.timer != nil
+}
+
 // SetOldSnapshot sets from which age on Check reports a transaction.
 func (s *Store) SetOldSnapshot(age time.Duration) { s.oldSnapshot = age }

@@ -13,7 +13,7 @@ import (
 type sweeper struct {
 	s     *Store
 	mu    sync.Mutex
-	timer *time.Timer // guarded by mu; nil unless a sweep is planned
+	timer *time.Timer // guarded by mu; nil unless a sweep is planned, which has not begun
 	over  bool        // guarded by mu; no sweep begins any more
 }
 
@@ -37,15 +37,15 @@ func (w *sweeper) plan() {
 
 func (w *sweeper) run() {
 	defer w.s.work.Done()
+	w.mu.Lock()
+	w.timer = nil // a request from now on, which the sweep may miss, plans another
+	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.s.ending, sweepEvery/2)
 	defer cancel()
 	left, err := w.s.sweep(ctx, sweepEvery, keptFor)
 	if err != nil && w.s.ending.Err() == nil {
 		w.s.config.Logger.Warn("pgstore: what has ended was not removed", "error", err)
 	}
-	w.mu.Lock()
-	w.timer = nil
-	w.mu.Unlock()
 	if left || err != nil {
 		w.plan()
 	}

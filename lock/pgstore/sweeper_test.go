@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,28 @@ func TestSweep(t *testing.T) {
 	stepClock(t, s, "swept", -3*time.Hour)
 	store.SetReading(time.Time{})
 	assert.Greater(t, granted(t, store, hold(driver.KindMutex, "last", "client:2")).Token, last.Token)
+}
+
+// A request in the middle of a sweep, which has passed its row, plans another sweep.
+func TestSweepFollowsALateRequest(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "resumed")
+	store := open(t, s, pgstore.Config{Schema: "resumed"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "resumed" })
+	exec(t, s, "UPDATE resumed.upkeep SET due = 0")
+	tx := begin(t, s.Pool(t))
+	_, err := tx.Exec(t.Context(), "LOCK TABLE resumed.clients") // the last statement of a sweep needs it
+	require.NoError(t, err)
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		store.RunSweeper()
+	}()
+	blocked(t, s, "resumed")
+	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+	require.NoError(t, tx.Commit(t.Context()))
+	<-swept
+	assert.True(t, store.SweepPlanned())
 }
 
 // A lock that is taken and released again and again takes no further room: its updates are
