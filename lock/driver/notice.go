@@ -21,6 +21,6 @@ type Notice struct {
 // Subscription is a subscription to the notices of a lock.
 type Subscription interface {
 	// Close ends the subscription, without waiting for the store. After it returns, notify is
-	// not called any more.
+	// not called any more. It is called once.
 	Close()
 }
