@@ -372,6 +372,8 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 		{"--load heavy", `got "heavy"`},
 		{"--seed -1", "seed"},
 		{"--html no/such/folder/report.html", "cannot write the report"},
+		{"--html report --svg ./report", "cannot write two reports to one file: ./report"},
+		{"--csv report-wheel-1ms.txt --hgrm report.txt --tick 1ms", "cannot write two reports to one file"},
 		{"surplus", "takes no arguments"},
 		{"stress --tick 0", "tick must not be zero"},
 		{"stress --tick 1ns", "must be 100µs to 1h"},

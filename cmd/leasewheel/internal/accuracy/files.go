@@ -40,12 +40,7 @@ func (o *files) check(columns []bench.Column) error {
 			paths = append(paths, hgrmPath(o.hgrm, c.Name))
 		}
 	}
-	for _, path := range paths {
-		if err := reportfile.Check(path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return reportfile.Check(paths...)
 }
 
 // write prints the report and writes the requested files.

@@ -12,12 +12,27 @@ import (
 	"path/filepath"
 )
 
-// Check verifies that Write can write a report to path, and leaves nothing
-// behind: a measurement takes long, and may be interrupted.
-func Check(path string) error {
-	if path == "" || isDevice(path) {
-		return nil
+// Check verifies that Write can write a report to each path, and none in place of another, and
+// leaves nothing behind: a measurement takes long, and may be interrupted.
+func Check(paths ...string) error {
+	seen := make(map[string]bool)
+	for _, path := range paths {
+		if path == "" || isDevice(path) {
+			continue
+		}
+		if err := checkFile(path); err != nil {
+			return fmt.Errorf("cannot write the report: %w", err)
+		}
+		file := filepath.Clean(followed(path))
+		if seen[file] {
+			return fmt.Errorf("cannot write two reports to one file: %s", path)
+		}
+		seen[file] = true
 	}
+	return nil
+}
+
+func checkFile(path string) error {
 	f, err := createBeside(path)
 	if err == nil {
 		f.Close()
@@ -26,7 +41,7 @@ func Check(path string) error {
 	if f, inPlace := os.OpenFile(path, os.O_WRONLY, 0); inPlace == nil {
 		return f.Close()
 	}
-	return fmt.Errorf("cannot write the report: %w", err)
+	return err
 }
 
 // Write writes a report to path; without a path it does nothing. The report replaces
