@@ -36,7 +36,11 @@ func TestCheckOfSentinels(t *testing.T) {
 
 	set.Nodes[2].Pause()
 	defer set.Nodes[2].Resume()
-	report = check(t, set.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL})
+	store, err := redisstore.New(set.Client(t), redisstore.Config{}) // check would have it wait a minute
+	require.NoError(t, err)
+	defer store.Close()
+	report, err = store.Check(t.Context(), driver.CheckOptions{TTL: longTTL})
+	require.NoError(t, err)
 	silent := about(report, "answer")
 	require.Len(t, silent, 1)
 	assert.Equal(t, driver.SeverityNote, silent[0].Severity)

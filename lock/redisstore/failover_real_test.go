@@ -121,7 +121,7 @@ func TestFailoverBeforeReplication(t *testing.T) {
 func TestFailoverWithReplicas(t *testing.T) {
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{DownAfter: time.Second})
 	master := set.Master(t)
-	brief := replicated(t, set.Client(t), 1, lock.Config{})
+	brief := replicated(t, set.Client(t), 1, lock.Config{RequestTimeout: 3 * time.Second})
 	long := replicated(t, set.Client(t), 2, lock.Config{RequestTimeout: 10 * time.Second})
 
 	held := mustLock(t, long, "held") // by all replicas, so by the promoted one
