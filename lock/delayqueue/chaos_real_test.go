@@ -35,6 +35,8 @@ const (
 	// chaosWorker is the environment variable of a process started by this test binary.
 	// It holds the server's URL.
 	chaosWorker = "LEASEWHEEL_QUEUE_WORKER"
+	// chaosReady is the line of a process that a SIGTERM ends gracefully from then on.
+	chaosReady = "ready"
 	// chaosTTL is the lease of a message.
 	chaosTTL = time.Second
 	// chaosRate is how many messages are due per second.
@@ -72,6 +74,7 @@ func workInChaos(url string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Println(chaosReady)
 	return q.Work(ctx, chaosHandler, worker{
 		Concurrency: 32,
 		TTL:         chaosTTL,
@@ -142,13 +145,15 @@ type process struct {
 	number int
 	stdin  io.Closer
 	busy   bool // something is being done to it
+	// ready is closed once the process handles SIGTERM, or all output was read.
+	ready chan struct{}
 	// read is closed once all output was read, which must be before Wait.
 	read chan struct{}
 }
 
 func (c *chaos) start() *process {
 	c.started++
-	p := &process{Cmd: exec.Command(os.Args[0]), number: c.started, read: make(chan struct{})}
+	p := &process{Cmd: exec.Command(os.Args[0]), number: c.started, ready: make(chan struct{}), read: make(chan struct{})}
 	p.Env = append(os.Environ(), chaosWorker+"="+c.url)
 	p.Stderr = os.Stderr
 	stdin, err := p.StdinPipe()
@@ -159,14 +164,20 @@ func (c *chaos) start() *process {
 	require.NoError(c, p.Start())
 	go func() {
 		defer close(p.read)
-		c.read(p.number, stdout)
+		c.read(p, stdout)
 	}()
 	return p
 }
 
 // read records the output of a process.
-func (c *chaos) read(number int, stdout io.Reader) {
+func (c *chaos) read(p *process, stdout io.Reader) {
+	isReady := sync.OnceFunc(func() { close(p.ready) })
+	defer isReady()
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if lines.Text() == chaosReady {
+			isReady()
+			continue
+		}
 		var (
 			what, id           string
 			token, a, b, until int64
@@ -181,7 +192,7 @@ func (c *chaos) read(number int, stdout io.Reader) {
 			if s != nil {
 				c.Errorf("broken promise: token %d was given twice", token)
 			}
-			s = &stay{token: token, process: number, begin: a, late: time.Duration(b), until: until}
+			s = &stay{token: token, process: p.number, begin: a, late: time.Duration(b), until: until}
 			c.byToken[token] = s
 			c.stays[id] = append(c.stays[id], s)
 		case s == nil: // given back before it began
@@ -194,8 +205,8 @@ func (c *chaos) read(number int, stdout io.Reader) {
 	}
 }
 
-// disturb kills or freezes processes until stop is closed, and returns those that still
-// run.
+// disturb kills or freezes processes until stop is closed, at least one each, and returns those
+// that still run.
 func (c *chaos) disturb(stop <-chan struct{}) []*process {
 	processes := make([]*process, chaosProcesses)
 	for i := range processes {
@@ -220,7 +231,7 @@ func (c *chaos) disturb(stop <-chan struct{}) []*process {
 		p := processes[i]
 		switch {
 		case p.busy:
-		case rand.N(2) == 0:
+		case c.kills == 0, c.freezes > 0 && rand.N(2) == 0:
 			c.kill(p)
 			processes[i] = c.start()
 		case frozen < chaosProcesses/2:
@@ -273,6 +284,7 @@ func endure(t testing.TB, n int) *chaos {
 		return err == nil && stats.Delayed+stats.Ready+stats.Leased == 0
 	}, spread/2+time.Minute, 20*time.Millisecond, "messages are left: %v", whole(t, client))
 	for _, p := range processes {
+		<-p.ready // the last one that was started may not have run yet
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	}
 	for _, p := range processes {

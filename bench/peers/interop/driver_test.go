@@ -175,7 +175,7 @@ func open(t *testing.T, d *driver, address string, options ...string) *client {
 	t.Cleanup(func() {
 		select {
 		case <-d.request(c.id+" end", "close", c.id):
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s does not close", d.name)
 		}
 	})

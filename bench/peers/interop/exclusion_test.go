@@ -41,6 +41,10 @@ const awake = time.Second
 // How often a wake-up is measured.
 const wakes = 5
 
+// shortLease is how long a lease of 700 ms keeps others out at least: servers and clients count in
+// whole milliseconds.
+const shortLease = 690 * time.Millisecond
+
 // TestTheSameLocks checks each kind of lock with a holder of one side and a waiter of the other.
 func TestTheSameLocks(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
@@ -83,10 +87,10 @@ func testSides(t *testing.T, s *site, d direction, k sides) {
 	assert.Less(t, median, awake, "nobody woke the waiter")
 
 	expires := fresh("expires")
+	begun := time.Now() // the reply may be late
 	require.NotEqual(t, "0", h.do("a", "lock", k.holder, expires, never, 700), "a free lock")
-	begun := time.Now()
 	require.NotEqual(t, "0", w.do("b", "lock", k.waiter, expires, 20_000, renewed), "a lock that has expired")
-	assert.Greater(t, time.Since(begun), 300*time.Millisecond, "before it expires")
+	assert.Greater(t, time.Since(begun), shortLease, "before it expires")
 	w.do("b", "unlock", k.waiter, expires)
 }
 
@@ -238,11 +242,11 @@ func testPermits(t *testing.T, s *site, h, w *client) time.Duration {
 	require.NotEqual(t, "0", id)
 	assert.Equal(t, "0", w.do("b", "permits.acquire", name, never, 30_000), "the only permit")
 	h.do("a", "permits.release", name, id)
+	begun := time.Now() // the reply may be late
 	require.NotEqual(t, "0", h.do("a", "permits.acquire", name, never, 700))
-	begun := time.Now()
 	id = w.do("b", "permits.acquire", name, 20_000, 30_000)
 	require.NotEqual(t, "0", id, "a permit that has expired")
-	assert.Greater(t, time.Since(begun), 300*time.Millisecond, "before it expires")
+	assert.Greater(t, time.Since(begun), shortLease, "before it expires")
 	w.do("b", "permits.release", name, id)
 	assert.Equal(t, "1", h.do("a", "permits.available", name))
 	var held string

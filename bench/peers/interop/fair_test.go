@@ -21,6 +21,14 @@ func (s *site) queued(t *testing.T, name string, n int64) {
 	})
 }
 
+// queuedOr is queued, or waits until a request is answered.
+func (s *site) queuedOr(t *testing.T, name string, n int64, answered <-chan reply) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d wait in the queue of %s, or it is over", n, name), func(ctx context.Context) bool {
+		return len(answered) > 0 || s.keys.LLen(ctx, "redisson_lock_queue:{"+name+"}").Val() == n
+	})
+}
+
 // TestFairOrder grants a lock to eight waiters of both sides, in the order of their
 // requests.
 func TestFairOrder(t *testing.T) {

@@ -244,6 +244,12 @@ func (b *bench) over(ttl time.Duration) time.Duration {
 	return ttl + 50*time.Millisecond + b.suite.Step
 }
 
+// kept returns for how long a permit is taken at least that was granted for a TTL: a store counts
+// it in ms, from the last whole one.
+func (b *bench) kept(ttl time.Duration) time.Duration {
+	return ttl - time.Millisecond - b.suite.Step
+}
+
 // store returns a new store on the backend.
 func (b *bench) store() driver.Store {
 	b.Helper()

@@ -247,8 +247,9 @@ func (l *lockRun) edge(ctx context.Context) func() error {
 // calls returns the commands that the server has run within the window.
 func (l *lockRun) calls() contention.Calls { return l.edges[1].Since(l.edges[0]) }
 
-// cleanUp deletes the keys that outlive a free lock: its fencing counter and its yield
-// state. All of them would expire by themselves, somewhat later.
+// cleanUp deletes the keys that outlive a free lock: its fencing counter, its yield state, and
+// its wait queue, in which a yield window stays. All of them would expire by themselves, somewhat
+// later.
 func (l *lockRun) cleanUp(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
@@ -256,6 +257,7 @@ func (l *lockRun) cleanUp(ctx context.Context, names []string) error {
 		for _, name := range names {
 			pipe.Unlink(ctx, "redisson_lock_token:{"+name+"}")
 			pipe.Unlink(ctx, "leasewheel_lock_turns:{"+name+"}")
+			pipe.Unlink(ctx, "leasewheel_lock_line:{"+name+"}")
 		}
 		return nil
 	})

@@ -70,7 +70,8 @@ func TestBenchLock(t *testing.T) {
 				// Every holder kept it for a millisecond.
 				assert.LessOrEqual(t, float64(h.Grants-1), h.ElapsedSeconds*1000)
 				assert.Positive(t, h.Latency.P50)
-				assert.GreaterOrEqual(t, h.Longest, h.Wait.P50)
+				// A percentile is rounded up, to two digits.
+				assert.GreaterOrEqual(t, h.Longest+h.Longest/50, h.Wait.P50)
 				assert.Positive(t, h.Commands)
 				assert.LessOrEqual(t, h.Jain, 1.0)
 			}

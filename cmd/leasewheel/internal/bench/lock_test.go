@@ -6,10 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 func TestBenchLockBroken(t *testing.T) {
@@ -45,4 +49,20 @@ func TestBenchLockBadInput(t *testing.T) {
 		"long hold":           {exit.Usage, "--hold 300ms", "--hold 300ms"},
 		"negative hold":       {exit.Usage, "negative", "--hold -1ms"},
 	})
+}
+
+// What outlives a free lock is deleted, the yield window of its last release too.
+func TestBenchLockCleansUp(t *testing.T) {
+	t.Parallel()
+	client, ctx := redistest.Start(t, redistest.Config{}).Client(t), commandtest.Bounded(t)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, client.Set(ctx, "redisson_lock_token:{"+name+"}", 16, 0).Err())
+		require.NoError(t, client.HSet(ctx, "leasewheel_lock_turns:{"+name+"}", "since", 1).Err())
+		require.NoError(t, client.ZAdd(ctx, "leasewheel_lock_line:{"+name+"}", redis.Z{Score: 1, Member: "gap"}).Err())
+	}
+	l := lockRun{measuredServer: &measuredServer{Server: &connect.Server{Client: client}}}
+	require.NoError(t, l.cleanUp(ctx, []string{"a", "b"}))
+	left, err := client.Keys(ctx, "*").Result()
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }

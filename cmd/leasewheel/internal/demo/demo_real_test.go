@@ -49,7 +49,7 @@ func check(t *testing.T, r report) {
 	assert.Empty(t, r.Broken)
 	assert.Equal(t, 3, r.Processes)
 	assert.Equal(t, 2*time.Second, r.TTL)
-	assert.Less(t, r.Elapsed, 30*time.Second)
+	assert.Greater(t, r.Elapsed, r.Frozen.For)
 	assert.Greater(t, r.Exclusion.Acquisitions, 10)
 	assert.EqualValues(t, r.Exclusion.Acquisitions-1, r.Exclusion.Writes, "all but the frozen holder's")
 	assert.Greater(t, r.Frozen.For, 2*time.Second)
@@ -181,9 +181,13 @@ func TestDemoInterrupted(t *testing.T) {
 	p.Signal(unix.SIGINT)
 	assert.Equal(t, 130, p.Wait())
 	assert.Empty(t, p.Stdout.String())
-	clients, err := client.ClientList(commandtest.Bounded(t)).Result()
-	require.NoError(t, err)
-	assert.Equal(t, 1, strings.Count(clients, "\n"), "only ours: no process of the demo is left\n%s", clients)
+	// The server may read our request together with the ends of connections, and closes those
+	// after it.
+	commandtest.Eventually(t, "without a process of the demo", func() bool {
+		clients, err := client.ClientList(commandtest.Bounded(t)).Result()
+		require.NoError(t, err)
+		return strings.Count(clients, "\n") == 1 // ours
+	})
 	page := pageIn(t, file)
 	assert.Equal(t, "The demo did not finish: interrupt. No promise was judged.", page.all(withClass("verdict"))[0].text)
 	assert.Len(t, pictures(t, page)[0].lanes, 6)

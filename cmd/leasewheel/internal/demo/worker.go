@@ -242,6 +242,10 @@ func (w *worker) holdOn(ctx context.Context, lease *lock.Lease, asked, from host
 		return err
 	}
 	w.report(workerEvent{Kind: eventStale, Token: lease.Token(), Asked: asked, From: from, Until: w.clock.Of(lease.Until()), At: w.clock.Now(), Accepted: accepted})
+	select { // an Unlock that precedes the notice of the loss would take its place
+	case <-lease.Lost():
+	case <-ctx.Done():
+	}
 	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("unlocking a lease that was frozen for longer than its TTL: %w", err)
 	}

@@ -1,9 +1,12 @@
 package pubsub
 
 import (
+	"bufio"
 	"context"
 	"maps"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,4 +124,45 @@ func (s *Subscriber) checkConns() {
 		cn.received.Store(true) // since the last check
 		cn.check()
 	}
+}
+
+// The channels of a subscription end in the reverse of their order. A mutex's waiter on Redisson's
+// channel counts as one of Redisson's without the channel before it.
+func TestChannelsEndInReverse(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	defer s.Close()
+	commands := monitor(t, server)
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		sub, err := s.Subscribe(ctx, []Handler{{Channel: Channel{Name: "a"}}, {Channel: Channel{Name: "b"}}, {Channel: Channel{Name: "c"}}}, func(driver.Notice) {})
+		cancel()
+		require.NoError(t, err)
+		sub.Close()
+		var ended []string
+		for len(ended) < 3 && commands.Scan() {
+			if _, name, unsubscribes := strings.Cut(strings.ToLower(commands.Text()), `"unsubscribe" `); unsubscribes {
+				ended = append(ended, name)
+			}
+		}
+		require.Equal(t, []string{`"c"`, `"b"`, `"a"`}, ended)
+	}
+}
+
+// monitor returns the commands that a server receives, a line each, for a minute at most.
+func monitor(t *testing.T, server *redistest.Server) *bufio.Scanner {
+	t.Helper()
+	network, address := server.Addr()
+	conn, err := net.DialTimeout(network, address, time.Minute)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	require.NoError(t, err)
+	lines := bufio.NewScanner(conn)
+	require.True(t, lines.Scan(), "%v", lines.Err())
+	require.Equal(t, "+OK", lines.Text())
+	return lines
 }

@@ -233,27 +233,41 @@ func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *list
 	return l, added, nil
 }
 
-// Close ends the subscription, and in the background each channel that has no other
-// listener.
+// Close ends the subscription, and in the background each channel that has no other listener:
+// those of a conn in the reverse of their order, so that no server has a later one without those
+// before it.
 func (sub *subscription) Close() {
+	s := sub.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := make(map[*conn][]*channel)
 	for _, l := range slices.Backward(sub.listeners) {
-		sub.subscriber.removeListener(l)
+		if carrying := s.removeListener(l); carrying != nil {
+			left[carrying] = append(left[carrying], l.channel)
+		}
+	}
+	if s.ctx.Err() != nil {
+		return
+	}
+	for carrying, channels := range left {
+		s.work.Go(func() {
+			for _, c := range channels {
+				carrying.remove(c)
+			}
+		})
 	}
 }
 
-// removeListener removes a listener, and its channel with the last one.
-func (s *Subscriber) removeListener(l *listener) {
+// removeListener removes a listener, and its channel with the last one. It returns the conn that
+// carries that channel, if any. The caller holds mu.
+func (s *Subscriber) removeListener(l *listener) (carrying *conn) {
 	c := l.channel
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(c.listeners, l)
 	if len(c.listeners) > 0 || s.channels[c.Channel] != c {
-		return
+		return nil
 	}
 	delete(s.channels, c.Channel)
-	if carrying := c.conn; carrying != nil && s.ctx.Err() == nil {
-		s.work.Go(func() { carrying.remove(c) })
-	}
+	return c.conn
 }
 
 // part is the channels on one node.
