@@ -320,6 +320,9 @@ func forcesEachKindOpen(b *bench) {
 			}()
 		}
 		time.Sleep(ttl / 2) // they have subscribed, or this is a harder test
+		if kind.kind == driver.KindFair {
+			b.queueBecomes(rescuer, kind.name, 1)
+		}
 		info := b.inspect(rescuer, kind.name)
 		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) {
 			b.Errorf("of the %v got %+v", kind.kind, info)
