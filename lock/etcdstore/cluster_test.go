@@ -74,10 +74,17 @@ func server(t testing.TB) string {
 	return path
 }
 
+// drawn has the addresses that were drawn. None is drawn again: its server may not have started yet,
+// or be about to start again.
+var drawn sync.Map
+
 // freeAddress returns an address on loopback, below the range of outgoing connections.
 func freeAddress(t testing.TB) string {
-	for range 100 {
+	for range 1000 {
 		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if _, before := drawn.LoadOrStore(address, true); before {
+			continue
+		}
 		if listener, err := net.Listen("tcp", address); err == nil {
 			require.NoError(t, listener.Close())
 			return address

@@ -11,7 +11,8 @@ import (
 )
 
 // TestHungMembers has a store whose client names two members first that accept connections and do
-// not answer: the lease by which it waits is kept alive by the third before it ends.
+// not answer: the lease by which it waits is kept alive by the third before it ends, in 5 s, unless
+// the machine stalls for one of them.
 func TestHungMembers(t *testing.T) {
 	client := common(t).dial(t)
 	members := client.Endpoints()
@@ -29,5 +30,5 @@ func TestHungMembers(t *testing.T) {
 	require.NoError(t, err)
 	granted := s.leases.endOf(l)
 	eventually(t, "the lease is kept alive, or ends", func() bool { return s.leases.endOf(l) > granted || s.leases.own(l.id) == nil })
-	require.NotNil(t, s.leases.own(l.id), "broken promise: places in queues are lost with a hung member")
+	require.NotNil(t, s.leases.own(l.id), "places in queues are lost with a hung member")
 }

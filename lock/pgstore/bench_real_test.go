@@ -4,6 +4,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -296,6 +297,10 @@ func (b *bench) useLock(l *lock.Locker, d *rand.Rand) (granted bool) {
 	}
 	u.Called = time.Now()
 	lease, err := m.Lock(ctx)
+	if errors.Is(err, lock.ErrLost) { // the lease has ended while its grant was on the way to this goroutine
+		b.lost.Add(1)
+		return false
+	}
 	if err != nil {
 		if b.failed.Add(1); !mayFail {
 			b.Errorf("Lock: %v", err)

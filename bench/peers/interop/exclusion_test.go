@@ -34,16 +34,22 @@ func directions(java, wheel *client) []direction {
 	return []direction{{theirs, java, wheel}, {ours, wheel, java}}
 }
 
-// awake limits the median wake-up on a busy machine. Without a wake-up, our waiters poll
-// after 25 s and Redisson's after the holder's 30 s.
-const awake = time.Second
+// awake limits the median wake-up, which a busy machine does not reach. Without a wake-up, our
+// waiters poll after 25 s and Redisson's after the holder's 30 s.
+const awake = 10 * time.Second
+
+// short is a lease that ends in the test, in ms.
+const short = 700
+
+// assertShortIsOver fails t if less than a short lease has passed since an instant before its grant.
+// The server counts ms, and the process that receives the grant may be behind by any time.
+func assertShortIsOver(t *testing.T, before time.Time) {
+	t.Helper()
+	assert.Greater(t, time.Since(before), (short-10)*time.Millisecond, "before it expires")
+}
 
 // How often a wake-up is measured.
 const wakes = 5
-
-// shortLease is how long a lease of 700 ms keeps others out at least: servers and clients count in
-// whole milliseconds.
-const shortLease = 690 * time.Millisecond
 
 // TestTheSameLocks checks each kind of lock with a holder of one side and a waiter of the other.
 func TestTheSameLocks(t *testing.T) {
@@ -87,10 +93,10 @@ func testSides(t *testing.T, s *site, d direction, k sides) {
 	assert.Less(t, median, awake, "nobody woke the waiter")
 
 	expires := fresh("expires")
-	begun := time.Now() // the reply may be late
-	require.NotEqual(t, "0", h.do("a", "lock", k.holder, expires, never, 700), "a free lock")
+	begun := time.Now()
+	require.NotEqual(t, "0", h.do("a", "lock", k.holder, expires, never, short), "a free lock")
 	require.NotEqual(t, "0", w.do("b", "lock", k.waiter, expires, 20_000, renewed), "a lock that has expired")
-	assert.Greater(t, time.Since(begun), shortLease, "before it expires")
+	assertShortIsOver(t, begun)
 	w.do("b", "unlock", k.waiter, expires)
 }
 
@@ -123,7 +129,7 @@ func (c *client) of(t *testing.T) *client {
 func TestWatchdogsKeepOthersOut(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		s := single(t)
-		java, wheel := open(t, redisson(t, version), s.address, "watchdog=1500"), open(t, golang(t), s.address, "watchdog=1500")
+		java, wheel := open(t, redisson(t, version), s.address, "watchdog=3000"), open(t, golang(t), s.address, "watchdog=3000")
 		names := make(map[string]string)
 		for _, d := range directions(java, wheel) {
 			for _, k := range locks {
@@ -133,7 +139,7 @@ func TestWatchdogsKeepOthersOut(t *testing.T) {
 				require.NotEqual(t, "0", d.holder.do(key, "lock", k.holder, names[key], never, renewed))
 			}
 		}
-		time.Sleep(4 * time.Second) // a lease that is not renewed has expired
+		time.Sleep(7 * time.Second) // a lease that is not renewed has expired
 		for _, d := range directions(java, wheel) {
 			for _, k := range locks {
 				key := d.name + k.kind
@@ -242,11 +248,11 @@ func testPermits(t *testing.T, s *site, h, w *client) time.Duration {
 	require.NotEqual(t, "0", id)
 	assert.Equal(t, "0", w.do("b", "permits.acquire", name, never, 30_000), "the only permit")
 	h.do("a", "permits.release", name, id)
-	begun := time.Now() // the reply may be late
-	require.NotEqual(t, "0", h.do("a", "permits.acquire", name, never, 700))
+	begun := time.Now()
+	require.NotEqual(t, "0", h.do("a", "permits.acquire", name, never, short))
 	id = w.do("b", "permits.acquire", name, 20_000, 30_000)
 	require.NotEqual(t, "0", id, "a permit that has expired")
-	assert.Greater(t, time.Since(begun), shortLease, "before it expires")
+	assertShortIsOver(t, begun)
 	w.do("b", "permits.release", name, id)
 	assert.Equal(t, "1", h.do("a", "permits.available", name))
 	var held string

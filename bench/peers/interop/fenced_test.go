@@ -12,16 +12,17 @@ import (
 )
 
 // TestFencingTokensGrowAcrossSides acquires a fenced lock from both sides in turn, with a
-// short life of our counter.
+// short life of our counter: longer than a turn of a JVM that has locked before.
 func TestFencingTokensGrowAcrossSides(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		for _, first := range []string{"Java", "Go"} {
 			t.Run(first+" first", func(t *testing.T) {
 				t.Parallel()
 				s := single(t)
-				java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address, "fence=1000")
+				java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address, "fence=4000")
 				record(t, "7 fenced: tokens after the counter's life, "+first+" first", java.name, "fenced", both, nil)
 				name := fresh("fenced")
+				require.NotEqual(t, "0", java.do("warm up", "lock", "fenced", fresh("warm up"), never, renewed))
 				sides := []*client{java, wheel}
 				if first == "Go" {
 					sides = []*client{wheel, java}
@@ -36,7 +37,7 @@ func TestFencingTokensGrowAcrossSides(t *testing.T) {
 					last = token
 					c.do("a", "unlock", "fenced", name)
 					if i >= 2 && i <= 4 { // each side has counted, and ours has detected that
-						time.Sleep(1500 * time.Millisecond) // longer than the counter's life
+						time.Sleep(4500 * time.Millisecond) // longer than the counter's life
 					}
 				}
 				assert.Equal(t, time.Duration(-1), s.keys.PTTL(t.Context(), "redisson_lock_token:{"+name+"}").Val(), "a counter that Java counts with must not expire")

@@ -131,12 +131,7 @@ func letsNoWaiterOvertake(b *bench) {
 // listenAs subscribes for a waiter.
 func (b *bench) listenAs(s driver.Store, name, owner string) (<-chan struct{}, driver.Subscription) {
 	b.Helper()
-	woken := make(chan struct{}, 100)
-	sub, err := s.Subscribe(b.Context(), b.waiting(name, owner), func(driver.Notice) { woken <- struct{}{} })
-	if err != nil {
-		b.Fatalf("subscribe %s to %q: %v", owner, name, err)
-	}
-	return woken, sub
+	return b.listenFor(s, b.waiting(name, owner))
 }
 
 func wakesTheNextAlone(b *bench) {
@@ -256,7 +251,11 @@ func (b *bench) keep(s driver.Store, place time.Duration, owners []string, ask .
 	for _, owner := range owners {
 		names = append(names, named(owner))
 	}
-	indexes, err := s.(driver.PlaceKeeper).KeepPlaces(b.Context(), b.name("a"), names, place)
+	var indexes []int
+	err := b.again(func() (err error) {
+		indexes, err = s.(driver.PlaceKeeper).KeepPlaces(b.Context(), b.name("a"), names, place)
+		return err
+	})
 	if err != nil {
 		b.Fatalf("keep the places of %v: %v", owners, err)
 	}
@@ -357,7 +356,9 @@ func outlastsADeadWaiter(b *bench) {
 	l := b.locker(lock.Config{Poll: hour})
 	lease := b.lock(l, "a")
 	dead := b.waiting("a", "dead:1")
-	dead.Queue.Keep = 2 * time.Second
+	if dead.Queue.Keep = 2 * time.Second; !b.suite.Bubble {
+		dead.Queue.Keep = 5 * time.Second // in which the others join the queue on a busy machine
+	}
 	begin := time.Now()
 	b.refused(s, dead)
 	served := make(chan *lock.Lease)
@@ -367,8 +368,8 @@ func outlastsADeadWaiter(b *bench) {
 	b.queueBecomes(l, "a", 3)
 	b.unlock(lease)
 	first := b.received(served)
-	if waited := time.Since(begin); waited < dead.Queue.Keep-100*time.Millisecond || waited > 4*time.Second+b.late() {
-		b.Errorf("waited %v for a waiter that was given 2 s to show itself", waited)
+	if waited := time.Since(begin); waited < dead.Queue.Keep-100*time.Millisecond || waited > dead.Queue.Keep+2*time.Second+b.late() {
+		b.Errorf("waited %v for a waiter that was given %v to show itself", waited, dead.Queue.Keep)
 	}
 	b.unlock(first)
 	b.unlock(<-served)

@@ -81,7 +81,7 @@ func (b *bench) counts(l *lock.Latch, want int64) {
 // opened waits until a latch opens.
 func (b *bench) opened(l *lock.Latch) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	ctx, cancel := context.WithTimeout(b.Context(), b.hung())
 	defer cancel()
 	if err := l.Wait(ctx); err != nil {
 		b.Error(err)
@@ -122,10 +122,7 @@ func opensForAll(b *bench) {
 func opensForManyOfOneProcess(b *bench) {
 	const waiters = 200
 	store := &counting{Store: b.store()}
-	theirs, err := lock.New(store, lock.Config{Poll: hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	theirs := b.lockerOn(store, lock.Config{Poll: hour})
 	l := b.closed(b.locker(lock.Config{}), "a", 1)
 	var work sync.WaitGroup
 	work.Go(func() { b.opened(theirs.Latch(b.name("a"))) })
@@ -142,9 +139,6 @@ func opensForManyOfOneProcess(b *bench) {
 	work.Wait()
 	if asked := store.acquisitions.Load() - before; asked > waiters+waiters/10 {
 		b.Errorf("%d waiters asked %d times", waiters, asked)
-	}
-	if err := theirs.Close(); err != nil {
-		b.Error(err)
 	}
 }
 

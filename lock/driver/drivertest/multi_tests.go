@@ -35,7 +35,7 @@ func (b *bench) all(l *lock.Locker, names ...string) *lock.Multi {
 
 func (b *bench) lockAll(l *lock.Locker, names ...string) *lock.Lease {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	ctx, cancel := context.WithTimeout(b.Context(), b.hung())
 	defer cancel()
 	lease, err := b.all(l, names...).Lock(ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ func (b *bench) mutex(l *lock.Locker, name string) *lock.Mutex {
 
 func (b *bench) lock(l *lock.Locker, name string) *lock.Lease {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), soon)
+	ctx, cancel := context.WithTimeout(b.Context(), b.hung())
 	defer cancel()
 	lease, err := b.mutex(l, name).Lock(ctx)
 	if err != nil {
@@ -114,9 +114,11 @@ func (b *bench) isTaken(l *lock.Locker, name string) {
 	}
 }
 
+// isFree checks that the lock is free at once. A fair lock may still have the place of a waiter
+// that gave up, and some of several real servers a hold that is about to be released there.
 func (b *bench) isFree(l *lock.Locker, name string) {
 	b.Helper()
-	if b.kind == driver.KindFair {
+	if b.kind == driver.KindFair || b.suite.Split && !b.suite.Bubble {
 		b.becomesFree(l, name)
 		return
 	}
@@ -161,6 +163,7 @@ func (b *bench) lost(lease *lock.Lease, within time.Duration) *lock.LostError {
 }
 
 func excludesOthers(b *bench) {
+	ttl := 3 * ttl // busy machines renew late
 	mine, theirs := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{TTL: ttl})
 	lease := b.lock(mine, "a")
 	for _, l := range []*lock.Locker{mine, theirs} {
@@ -423,11 +426,7 @@ func (c *counting) becomes(n int64) {
 func doesNotStampede(b *bench) {
 	const waiters = 50
 	store := &counting{Store: b.store()}
-	l, err := lock.New(store, lock.Config{Poll: hour})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
+	l := b.lockerOn(store, lock.Config{Poll: hour})
 	lease := b.lock(l, "a")
 	var work sync.WaitGroup
 	work.Go(func() { b.unlock(b.lock(l, "a")) })
@@ -704,13 +703,19 @@ func reportsDeletion(b *bench) {
 
 // loseTo makes another owner take over from a lease, and checks that the reported cause of
 // the loss is the takeover. If a renewal comes between the deletion and the takeover, it
-// tries again.
+// tries again. On several servers such a renewal may also restore the lock between two of
+// their deletions, and the takeover is refused.
 func (b *bench) loseTo(s driver.Store, taken *driver.Hold, take func() *lock.Lease) *lock.Lease {
 	b.Helper()
 	for range 5 {
 		lease := take()
 		b.delete("a")
-		b.granted(s, taken)
+		if answer := b.acquire(s, taken); b.suite.Split && answer.Verdict == driver.Refused {
+			_ = lease.Unlock(b.Context()) // it may be lost, or not
+			continue
+		} else if answer.Verdict != driver.Granted {
+			b.Fatalf("a lock that was deleted is not granted: %+v", answer)
+		}
 		switch loss := b.lost(lease, interval()+b.late()); loss.Cause {
 		case renewal.TakenOver:
 			return lease
@@ -722,7 +727,7 @@ func (b *bench) loseTo(s driver.Store, taken *driver.Hold, take func() *lock.Lea
 			b.Fatalf("lost by %v", loss.Cause)
 		}
 	}
-	b.Fatal("lost five times by deletion instead of by takeover")
+	b.Fatal("five times not lost by takeover")
 	return nil
 }
 
@@ -857,6 +862,7 @@ func leavesNothingWhenCancelled(b *bench) {
 }
 
 func closes(b *bench) {
+	ttl := 3 * ttl // busy machines renew late
 	l, other := b.locker(lock.Config{TTL: ttl}), b.locker(lock.Config{})
 	lease := b.lock(l, "mine")
 	theirs := b.lock(other, "theirs")

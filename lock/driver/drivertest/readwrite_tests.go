@@ -53,14 +53,15 @@ var readWriteTests = []test{
 	{"ServesWritersAmongManyReaders", servesWritersAmongManyReaders},
 }
 
-// reading returns the request that sets a reader's holds to count.
+// reading returns the request that sets a reader's holds to count. They do not end by themselves
+// while the test runs.
 func (b *bench) reading(name, owner string, count int64) *driver.Hold {
-	return &driver.Hold{Kind: driver.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindRead, Name: b.name(name), Owner: named(owner), Count: count, TTL: hour}
 }
 
-// writing returns the request that sets a writer's holds to count.
+// writing returns the request that sets a writer's holds to count, as reading does a reader's.
 func (b *bench) writing(name, owner string, count int64) *driver.Hold {
-	return &driver.Hold{Kind: driver.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: ttl}
+	return &driver.Hold{Kind: driver.KindWrite, Name: b.name(name), Owner: named(owner), Count: count, TTL: hour}
 }
 
 // lasting returns the request with another TTL.
@@ -75,9 +76,12 @@ func under(h *driver.Hold, writer string) *driver.Hold {
 	return h
 }
 
-// claiming returns a writer's request that blocks new readers.
-func claiming(h *driver.Hold) *driver.Hold {
-	h.ReadWrite.BlockReaders = ttl
+// claiming returns a writer's request that blocks new readers while the test runs.
+func claiming(h *driver.Hold) *driver.Hold { return claimingFor(h, hour) }
+
+// claimingFor returns a writer's request that blocks new readers for a while.
+func claimingFor(h *driver.Hold, d time.Duration) *driver.Hold {
+	h.ReadWrite.BlockReaders = d
 	return h
 }
 
@@ -89,8 +93,8 @@ func sharesAmongReaders(b *bench) {
 		b.Errorf("readers at the same time have tokens %d and %d", first.Token, second.Token)
 	}
 	answer := b.refused(theirs, b.writing("a", "you:2", 1))
-	if answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
-		b.Errorf("a writer was refused with %+v; the readers have %v at most", answer, ttl)
+	if answer.Wait <= 0 || answer.Wait > hour || answer.Foreign {
+		b.Errorf("a writer was refused with %+v; the readers have %v at most", answer, hour)
 	}
 	b.release(mine, b.reading("a", "me:1", 0), true)
 	b.refused(mine, b.writing("a", "me:2", 1))
@@ -100,8 +104,8 @@ func sharesAmongReaders(b *bench) {
 		b.Errorf("a writer's token %d came after the readers' %d", writer.Token, first.Token)
 	}
 	answer = b.refused(mine, b.reading("a", "me:1", 1))
-	if answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
-		b.Errorf("a reader was refused with %+v; the writer has %v at most", answer, ttl)
+	if answer.Wait <= 0 || answer.Wait > hour || answer.Foreign {
+		b.Errorf("a reader was refused with %+v; the writer has %v at most", answer, hour)
 	}
 	b.refused(mine, b.writing("a", "me:2", 1))
 	b.release(theirs, b.writing("a", "you:2", 0), true)
@@ -139,9 +143,9 @@ func refusesFurtherReadsOfNone(b *bench) {
 	b.granted(s, b.writing("a", "you:1", 1))
 	none("of a writer's lock")
 	b.release(s, b.writing("a", "you:1", 0), true)
-	b.granted(s, lasting(b.reading("a", "you:2", 1), time.Hour))
+	b.granted(s, b.reading("a", "you:2", 1))
 	none("of other readers' lock")
-	b.granted(s, b.reading("a", "me:1", 1))
+	b.granted(s, lasting(b.reading("a", "me:1", 1), ttl))
 	time.Sleep(b.over(ttl))
 	none("of a lock that only others hold still")
 	b.granted(s, b.reading("a", "me:2", 1))
@@ -169,7 +173,7 @@ func keepsEachReaderForItsOwnTTL(b *bench) {
 	s := b.store()
 	b.granted(s, lasting(b.reading("a", "long:1", 1), 3*ttl))
 	begin := time.Now()
-	b.granted(s, b.reading("a", "short:1", 1))
+	b.granted(s, lasting(b.reading("a", "short:1", 1), ttl))
 	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the first lease ends in %v, though a reader has it for %v", left, ttl)
 	}
@@ -184,9 +188,9 @@ func keepsEachReaderForItsOwnTTL(b *bench) {
 func dropsDeadReaders(b *bench) {
 	s := b.store()
 	for i := range 20 {
-		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
+		b.granted(s, lasting(b.reading("a", fmt.Sprintf("dead:%d", i), 1), ttl))
 	}
-	b.granted(s, lasting(b.reading("a", "alive:1", 1), time.Hour))
+	b.granted(s, b.reading("a", "alive:1", 1))
 	time.Sleep(b.over(ttl))
 	b.refused(s, b.writing("a", "you:1", 1))
 	woken, sub := b.listen(s, "a")
@@ -200,16 +204,17 @@ func dropsDeadReaders(b *bench) {
 
 // The TTL of a former holder is no longer the lock's.
 func forgetsAFormerReadersTTL(b *bench) {
+	ttl := 2 * ttl // which a few requests on a busy machine do not take
 	s := b.store()
-	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
-	b.granted(s, b.reading("a", "dead:1", 1))
+	b.granted(s, b.reading("a", "me:1", 1))
+	b.granted(s, lasting(b.reading("a", "dead:1", 1), ttl))
 	b.release(s, b.reading("a", "me:1", 0), true)
 	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the lock lasts %v, though the last reader has it for %v", left, ttl)
 	}
 	time.Sleep(b.over(ttl))
-	b.granted(s, lasting(b.writing("a", "you:1", 1), time.Hour))
-	b.granted(s, under(b.reading("a", "dead:2", 1), "you:1"))
+	b.granted(s, b.writing("a", "you:1", 1))
+	b.granted(s, under(lasting(b.reading("a", "dead:2", 1), ttl), "you:1"))
 	b.release(s, b.writing("a", "you:1", 0), true)
 	b.refused(s, b.writing("a", "you:2", 1))
 	time.Sleep(b.over(ttl))
@@ -260,19 +265,20 @@ func readsAfterItsOwnWrite(b *bench) {
 }
 
 func renewsEachKindByItself(b *bench) {
+	ttl := 3 * ttl // which the requests before the renewal do not take on a busy machine
 	s := b.store()
-	mutex := &driver.Hold{Kind: driver.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1, TTL: ttl}
+	mutex := &driver.Hold{Kind: driver.KindMutex, Name: b.name("mutex"), Owner: named("me:1"), Count: 1}
 	twice := b.reading("read", "me:2", 2)
 	holds := []*driver.Hold{
 		mutex, b.reading("read", "me:1", 1), b.writing("write", "me:1", 1), twice, b.writing("both", "me:1", 1),
 	}
-	b.granted(s, b.reading("read", "me:2", 1))
+	b.granted(s, lasting(b.reading("read", "me:2", 1), ttl))
 	for _, h := range holds {
-		b.granted(s, h)
+		b.granted(s, lasting(h, ttl))
 	}
-	beside := under(b.reading("both", "me:2", 1), "me:1")
+	beside := under(lasting(b.reading("both", "me:2", 1), ttl), "me:1")
 	b.granted(s, beside)
-	b.granted(s, b.writing("theirs", "you:1", 1))
+	b.granted(s, lasting(b.writing("theirs", "you:1", 1), ttl))
 	for _, h := range append(holds, beside) {
 		lasting(h, hour)
 	}
@@ -299,7 +305,7 @@ func renewsEachKindByItself(b *bench) {
 
 func renewsNoDeadReader(b *bench) {
 	s := b.store()
-	dead, alive := b.reading("a", "dead:1", 1), lasting(b.reading("a", "alive:1", 1), 4*ttl)
+	dead, alive := lasting(b.reading("a", "dead:1", 1), ttl), lasting(b.reading("a", "alive:1", 1), 4*ttl)
 	b.granted(s, dead)
 	b.granted(s, alive)
 	items := renewals(alive)
@@ -337,8 +343,8 @@ func keepsNewReadersOut(b *bench) {
 	b.refused(theirs, b.writing("a", "you:1", 1))
 	b.granted(mine, b.reading("a", "me:2", 1)) // the writer has no claim
 	b.refused(theirs, claiming(b.writing("a", "you:1", 1)))
-	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.Wait <= 0 || answer.Wait > ttl || answer.Foreign {
-		b.Errorf("a new reader was refused with %+v; the claim is for %v", answer, ttl)
+	if answer := b.refused(mine, b.reading("a", "me:3", 1)); answer.Wait <= 0 || answer.Wait > hour || answer.Foreign {
+		b.Errorf("a new reader was refused with %+v; the claim is for %v", answer, hour)
 	}
 	b.granted(mine, b.reading("a", "me:1", 1)) // sent again
 	b.granted(mine, b.reading("a", "me:1", 2))
@@ -365,8 +371,8 @@ func keepsNewReadersOut(b *bench) {
 
 func deadWritersKeepNoReaderOut(b *bench) {
 	s := b.store()
-	b.granted(s, lasting(b.reading("a", "me:1", 1), time.Hour))
-	b.refused(s, claiming(b.writing("a", "dead:1", 1)))
+	b.granted(s, b.reading("a", "me:1", 1))
+	b.refused(s, claimingFor(b.writing("a", "dead:1", 1), ttl))
 	b.refused(s, b.reading("a", "me:2", 1))
 	time.Sleep(b.over(ttl))
 	b.granted(s, b.reading("a", "me:2", 1))
@@ -386,7 +392,7 @@ func (b *bench) write(ctx context.Context, l *lock.Locker, name string) *lock.Le
 
 func (b *bench) take(ctx context.Context, m *lock.Mutex) *lock.Lease {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(ctx, soon)
+	ctx, cancel := context.WithTimeout(ctx, b.hung())
 	defer cancel()
 	lease, err := m.Lock(ctx)
 	if err != nil {
@@ -670,7 +676,7 @@ func letsAFixedWriterEnd(b *bench) {
 func outlivesDeadReaders(b *bench) {
 	s := b.store()
 	for i := range 10 {
-		b.granted(s, b.reading("a", fmt.Sprintf("dead:%d", i), 1))
+		b.granted(s, lasting(b.reading("a", fmt.Sprintf("dead:%d", i), 1), ttl))
 	}
 	mine, theirs := b.locker(lock.Config{TTL: 3 * ttl}), b.locker(lock.Config{Poll: hour})
 	reader := b.read(b.Context(), mine, "a")
@@ -689,7 +695,7 @@ func outlivesDeadReaders(b *bench) {
 		b.Errorf("the writer had to wait %v for the dead", waited)
 	}
 
-	b.granted(s, b.reading("a", "dead:1", 1))
+	b.granted(s, lasting(b.reading("a", "dead:1", 1), ttl))
 	begin = time.Now()
 	b.unlock(b.write(b.Context(), theirs, "a"))
 	if waited := time.Since(begin); waited > ttl+time.Second+b.late() {
@@ -714,7 +720,7 @@ func reportsDeletionToReaders(b *bench) {
 func reportsAWriterToReaders(b *bench) {
 	s := b.store()
 	l := b.locker(lock.Config{TTL: ttl})
-	taken := lasting(b.writing("a", "you:1", 1), hour)
+	taken := b.writing("a", "you:1", 1)
 	reader := b.loseTo(s, taken, func() *lock.Lease { return b.read(b.Context(), l, "a") })
 	if err := reader.Unlock(b.Context()); !errors.Is(err, lock.ErrLost) {
 		b.Errorf("unlock of a lock that was taken over: %v", err)

@@ -231,6 +231,15 @@ var setTTL sync.Once
 // soon bounds operations that need no wait.
 const soon = 20 * time.Second
 
+// hung is the limit of an acquisition that waits for other holders of the test, and for the
+// machine. In real time only a hang reaches it.
+func (b *bench) hung() time.Duration {
+	if b.suite.Bubble {
+		return soon
+	}
+	return time.Minute
+}
+
 // late is how much the machine may add to a wait: nothing in virtual time.
 func (b *bench) late() time.Duration {
 	if b.suite.Bubble {
