@@ -29,7 +29,7 @@ func TestImplementationsDoTheirWork(t *testing.T) {
 				return
 			}
 			for _, processes := range []int{1, 2} {
-				untilCounted(t, fmt.Sprintf("%d processes: nobody was granted the lock", processes), func() bool {
+				untilCounted(t, fmt.Sprintf("%d processes: the lock was not granted", processes), func() bool {
 					// Not every library cleans up after waiters that have gone.
 					h := handOverOnce(t, i, redistest.Start(t, redistest.Config{}), processes)
 					if h.Overlaps != 0 {
