@@ -1,7 +1,9 @@
 package look
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,12 +21,17 @@ func TestScreenIsRedrawnInPlace(t *testing.T) {
 		require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 	}
 	s := newScreen(slave, 0)
-	draw := func() string {
+	hung := time.AfterFunc(commandtest.Patience, func() { slave.Close() }) // a read from its other end fails then
+	defer hung.Stop()
+	draw := func() (frame string) {
 		require.NoError(t, s.show(&refresh{views: []viewed{{}}}))
-		text := make([]byte, 4096)
-		n, err := master.Read(text)
-		require.NoError(t, err)
-		return string(text[:n])
+		for !strings.HasSuffix(frame, "\x1b[J") { // a terminal passes on each line by itself
+			text := make([]byte, 4096)
+			n, err := master.Read(text)
+			require.NoError(t, err, "%q", frame)
+			frame += string(text[:n])
+		}
+		return frame
 	}
 	resize(80)
 	const frame = "00:00:00  every 0s  0 locks, 0 waiters\x1b[K\r\n\x1b[J"
