@@ -154,7 +154,7 @@ func TestHandOverHere(t *testing.T) {
 	assert.LessOrEqual(t, h.Granted(), int64(took/time.Millisecond)+1)
 	assert.Equal(t, h.HandOvers, h.Latency.Count())
 	assert.Equal(t, h.Granted(), h.Wait.Count())
-	assert.GreaterOrEqual(t, h.Longest, h.Wait.Percentile(50))
+	assert.GreaterOrEqual(t, h.Longest+h.Longest/50, h.Wait.Percentile(50)) // as exact as a percentile is
 }
 
 func TestHandOverAmongProcesses(t *testing.T) {
