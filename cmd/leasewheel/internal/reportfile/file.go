@@ -93,9 +93,10 @@ func replaceFile(path string, report []byte) (written bool, err error) {
 // errors name path.
 func createBeside(path string) (*os.File, error) {
 	target := followed(path)
-	// Not as os.CreateTemp has it: the umask alone decides who may read a report.
+	// Not as os.CreateTemp has it: the umask alone decides who may read a new report.
 	mode := fs.FileMode(0o666)
-	if info, err := os.Stat(target); err == nil {
+	info, missing := os.Stat(target)
+	if missing == nil {
 		earlier, err := os.OpenFile(path, os.O_WRONLY, 0) // fails for a folder, too
 		if err != nil {
 			return nil, err
@@ -107,6 +108,9 @@ func createBeside(path string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		failed.Path = path
+	}
+	if err == nil && missing == nil {
+		_ = f.Chmod(mode) // which the umask may have narrowed; not every file system has modes
 	}
 	return f, err
 }

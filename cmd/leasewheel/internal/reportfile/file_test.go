@@ -27,7 +27,7 @@ func TestReportFileIsReplacedAsAWhole(t *testing.T) {
 	require.NoError(t, Check(path))
 	assert.NoFileExists(t, path, "a check writes nothing")
 	require.NoError(t, Write(path, writing("a long first report", nil)))
-	require.NoError(t, os.Chmod(path, 0o640))
+	require.NoError(t, os.Chmod(path, 0o660))
 	before, err := os.Open(path)
 	require.NoError(t, err)
 	defer before.Close()
@@ -45,7 +45,7 @@ func TestReportFileIsReplacedAsAWhole(t *testing.T) {
 	assert.Equal(t, "a long first report", string(read), "a reader of the earlier report has all of it")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	assert.EqualValues(t, 0o640, info.Mode().Perm())
+	assert.EqualValues(t, 0o660, info.Mode().Perm(), "whatever the umask is")
 
 	link := filepath.Join(folder, "link")
 	require.NoError(t, os.Symlink("report", link))
