@@ -190,19 +190,22 @@ func TestSentinelPasswords(t *testing.T) {
 func TestServerName(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
-	a := newAuthority(t)
-	leaf := a.leaf("server")
-	leaf.IPAddresses, leaf.DNSNames = []net.IP{}, []string{"redis.internal"}
-	asked := make(chan string, 100)
-	address := a.serveTLSAs(server, false, leaf, func(name string) { asked <- name })
 	for name, code := range map[string]int{"redis.internal": 0, "redis.example": exit.Unavailable, "": exit.Unavailable} {
 		t.Run(name, func(t *testing.T) {
+			a := newAuthority(t)
+			leaf := a.leaf("server")
+			leaf.IPAddresses, leaf.DNSNames = []net.IP{}, []string{"redis.internal"}
+			// A client that has given up may still connect: to a listener that no other name has.
+			asked := make(chan string, 1)
+			address := a.serveTLSAs(server, false, leaf, func(name string) {
+				select {
+				case asked <- name:
+				default:
+				}
+			})
 			p := commandtest.Call(t, nil, "ls", "--store", "rediss://"+address, "--store-ca", a.file, "--store-server-name", name)
 			assert.Equal(t, code, p.Wait())
 			assert.Equal(t, name, <-asked)
-			for len(asked) > 0 {
-				<-asked
-			}
 			if code != 0 {
 				p.RequireOneLine("certificate")
 			}
