@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,9 @@ func TestLeastUserOfQueues(t *testing.T) {
 	options.Username, options.Password = rules[0], "secret"
 	client := redis.NewClient(options)
 	defer client.Close()
-	useQueue(t, client)
+	useQueue(t, client, func() {
+		commandtest.Eventually(t, "unsubscribed", func() bool { return slices.Contains(called(t, admin), "unsubscribe") })
+	})
 	assert.Empty(t, refused(t, admin))
 	assert.Equal(t, allowed(rules), called(t, admin), "allowed, and needed")
 
@@ -47,7 +50,7 @@ func TestLeastUserOfQueuesInCluster(t *testing.T) {
 	t.Parallel()
 	rules := leastUser(t, "queue", "cluster")
 	cluster := startCluster(t, strings.Join(rules, " "))
-	useQueue(t, clusterClient(t, cluster, rules[0], "secret"))
+	useQueue(t, clusterClient(t, cluster, rules[0], "secret"), func() {})
 	for _, node := range cluster.Nodes {
 		assert.Empty(t, refused(t, node.Client(t)))
 	}
@@ -76,8 +79,9 @@ func TestLeastUserOfQueuesInTransactions(t *testing.T) {
 	assert.Empty(t, refused(t, server.Client(t)))
 }
 
-// useQueue does with a queue what can be done.
-func useQueue(t *testing.T, client redis.UniversalClient) {
+// useQueue does with a queue what can be done. It calls worked after the end of a worker, whose
+// subscription ends in the background, before it closes the connection.
+func useQueue(t *testing.T, client redis.UniversalClient, worked func()) {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Config{})
 	require.NoError(t, err)
@@ -114,6 +118,7 @@ func useQueue(t *testing.T, client redis.UniversalClient) {
 			stop()
 		}
 	}}))
+	worked()
 	for letter, err := range q.Dead(t.Context()) {
 		require.NoError(t, err)
 		revived, err := q.Revive(t.Context(), letter.ID)
