@@ -182,7 +182,7 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	require.NoError(t, os.WriteFile(garbage, []byte{0x7f, 'n', 'o'}, 0o700))
+	commandtest.WriteExecutable(t, garbage, "\x7fno")
 	p := commandtest.Start(t, env, runLock("job", []string{"--", garbage})...)
 	assert.Equal(t, exit.CannotExec, p.Wait())
 	p.RequireOneLine("exec format error")

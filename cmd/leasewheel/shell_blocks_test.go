@@ -129,7 +129,7 @@ func (s *shell) write(t *testing.T, path, text string) {
 	t.Helper()
 	path = filepath.Join(s.folder, filepath.FromSlash(path))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // it is executed
+	commandtest.WriteExecutable(t, path, text)
 }
 
 // run executes a line and returns its exit code with what it has printed.
