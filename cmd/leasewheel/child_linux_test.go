@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -154,7 +155,22 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 	output := p.Stdout.String()
 	assert.True(t, strings.HasPrefix(output, "a\xffb|\xff\xfe\n\x01|\n"), "%q", output)
 	assert.Contains(t, output, "pipe:")
-	assert.NotContains(t, output, "socket:", "the guard's, or a connection's")
+	for _, socket := range regexp.MustCompile(`socket:\S+`).FindAllString(output, -1) {
+		assert.Contains(t, openFiles(t), socket, "the guard's, or a connection's, and not one that the tests were started with")
+	}
+}
+
+// openFiles returns what the files are that this process has open.
+func openFiles(t *testing.T) (all []string) {
+	t.Helper()
+	descriptors, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, descriptor := range descriptors {
+		if file, err := os.Readlink(descriptor); err == nil { // it may have been closed since
+			all = append(all, file)
+		}
+	}
+	return all
 }
 
 // A guard that leasewheel run did not start returns an error.
