@@ -452,9 +452,7 @@ func TestClusterFairChannels(t *testing.T) {
 		go send(got, func() *lock.Lease { return mustLockFair(t, []*lock.Locker{mine, theirs}[i%2]) })
 	}
 	require.Eventually(t, func() bool { return channels() == waiters }, time.Minute, 5*time.Millisecond)
-	list, err := owner.Do(t.Context(), "client", "list", "type", "pubsub").Text()
-	require.NoError(t, err)
-	assert.Equal(t, 2, strings.Count(list, "\n"), "one connection for each process: %s", list)
+	awaitSubscribingClients(t, owner, 2) // one for each process
 	order := queue(t, clusterClient(t, cluster))
 	require.NoError(t, lease.Unlock(t.Context()))
 	for i := range waiters {

@@ -121,7 +121,7 @@ func TestClusterLatchWithATag(t *testing.T) {
 	t.Parallel()
 	cluster := sharedCluster(t)
 	mine, theirs := locker(t, patientClient(t, cluster), lock.Config{Poll: time.Hour}), locker(t, patientClient(t, cluster), lock.Config{Poll: time.Hour})
-	for _, name := range []string{"{user:7}:cart", "{a}b", "b:{c}:d", "plain"} {
+	for _, name := range []string{"{latch:7}:cart", "{a}b", "b:{c}:d", "plain"} {
 		l := mine.Latch(name)
 		first, err := l.TrySetCount(t.Context(), 1)
 		require.NoError(t, err)

@@ -65,6 +65,7 @@ type Server struct {
 
 	port    int            // 0 without TCP
 	busPort int            // 0 outside a cluster
+	claims  []port         // of both, until Close
 	trust   *x509.CertPool // nil without TLS
 
 	process *process // the running one, or the last one that ran
@@ -128,14 +129,15 @@ func (s *Server) endWith(t TB) {
 // configure takes ports and writes the configuration file. It is not written again at a
 // restart: a sentinel stores its knowledge there.
 func (s *Server) configure() error {
+	s.releasePorts() // of a launch that is retried
 	var err error
 	if s.config.TCP {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = s.takePort(); err != nil {
 			return err
 		}
 	}
 	if s.config.cluster {
-		if s.busPort, err = freePort(); err != nil {
+		if s.busPort, err = s.takePort(); err != nil {
 			return err
 		}
 	}
@@ -148,6 +150,22 @@ func (s *Server) configure() error {
 		return fmt.Errorf("redistest: %w", err)
 	}
 	return nil
+}
+
+// takePort takes a port for the server.
+func (s *Server) takePort() (number int, err error) {
+	p, err := freePort()
+	if err == nil {
+		s.claims = append(s.claims, p)
+	}
+	return p.number, err
+}
+
+func (s *Server) releasePorts() {
+	for _, p := range s.claims {
+		p.release()
+	}
+	s.claims = nil
 }
 
 func (s *Server) redisConf() string {
@@ -345,6 +363,7 @@ func (s *Server) Close() error {
 	if s.process != nil {
 		s.process.kill()
 	}
+	s.releasePorts()
 	if err := os.RemoveAll(s.dir); err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}

@@ -165,6 +165,19 @@ func TestKill(t *testing.T) {
 	require.Panics(t, s.Pause, "a dead server cannot be paused")
 }
 
+// No other server gets the port of a killed one: there, none answers, and it can start again.
+func TestKilledServerKeepsItsPort(t *testing.T) {
+	cluster := StartCluster(t, ClusterConfig{Masters: 1})
+	s := cluster.Nodes[0]
+	s.Kill()
+	for _, number := range []int{s.port, s.busPort} {
+		_, err := claimPort(number)
+		require.Error(t, err, number)
+	}
+	s.Restart(t)
+	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
+}
+
 func TestCloseLeavesNothing(t *testing.T) {
 	Need(t)
 	s, err := Launch(Config{TCP: true})
