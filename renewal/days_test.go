@@ -222,6 +222,9 @@ func (w *world) betray() {
 			w.betrayed[l.Owner()] = true
 		}
 		w.store.remove(keyName(i))
+		if w.rng.IntN(2) == 0 && w.store.acquire(keyName(i), "elsewhere", slices.Max(dayTTLs)) { // until it is noticed
+			w.alone(i)
+		}
 	}
 }
 

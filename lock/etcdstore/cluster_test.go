@@ -97,8 +97,27 @@ func freeAddress(t testing.TB) string {
 // through returns the address that other members are given for a member's, such as a proxy's.
 type through func(t testing.TB, member int, address string) string
 
-// startCluster starts a cluster that ends with t. Its data are in memory, where there is room.
+// startCluster starts a cluster that ends with t. Its data are in memory, where there is room. Another
+// process may take a port between its draw and the start of its server: others are drawn then.
 func startCluster(t testing.TB, layout layout, through through) *cluster {
+	for attempt := 1; ; attempt++ {
+		c := newCluster(t, layout, through)
+		for _, m := range c.members {
+			m.start(t)
+		}
+		err := c.answers(t)
+		if err == nil {
+			return c
+		}
+		if attempt == 5 || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatal(err)
+		}
+		c.kill()
+	}
+}
+
+// newCluster returns a cluster whose members are not started yet.
+func newCluster(t testing.TB, layout layout, through through) *cluster {
 	folder, err := os.MkdirTemp(memory(), "etcdstore-test-") //nolint:usetesting // in memory, and some clusters are for all tests
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
@@ -110,16 +129,15 @@ func startCluster(t testing.TB, layout layout, through through) *cluster {
 		}
 		c.members = append(c.members, m)
 	}
-	t.Cleanup(func() {
-		for _, m := range c.members {
-			m.kill()
-		}
-	})
-	for _, m := range c.members {
-		m.start(t)
-	}
-	c.await(t)
+	t.Cleanup(c.kill)
 	return c
+}
+
+// kill ends all members at once.
+func (c *cluster) kill() {
+	for _, m := range c.members {
+		m.kill()
+	}
 }
 
 // memory is a folder in memory, where there is one.
@@ -172,32 +190,37 @@ func (m *member) kill() {
 }
 
 // await waits until every member answers, with a leader.
-func (c *cluster) await(t testing.TB) {
+func (c *cluster) await(t testing.TB) { require.NoError(t, c.answers(t)) }
+
+func (c *cluster) answers(t testing.TB) error {
 	for _, m := range c.members {
 		if m.command != nil {
-			m.await(t)
+			if err := m.answers(t); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
-// await waits until a member answers, with a leader.
-func (m *member) await(t testing.TB) {
+// answers waits until a member answers, with a leader.
+func (m *member) answers(t testing.TB) error {
 	client := m.dial(t)
 	begin := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := client.Get(ctx, "any")
 		cancel()
-		if err == nil {
-			return
-		}
 		select {
-		case <-m.exited:
-			t.Fatalf("member %s has ended: %s", m.name, m.output.String())
+		case <-m.exited: // perhaps another one has answered, which has its port
+			return fmt.Errorf("member %s has ended: %s", m.name, m.output.String())
 		default:
 		}
+		if err == nil {
+			return nil
+		}
 		if time.Since(begin) > limit {
-			t.Fatalf("member %s does not answer: %v", m.name, err)
+			return fmt.Errorf("member %s does not answer: %w", m.name, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

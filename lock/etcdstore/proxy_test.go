@@ -25,7 +25,7 @@ type proxy struct {
 
 // startProxy starts a proxy that ends with t.
 func startProxy(t testing.TB, to string) *proxy {
-	listener, err := net.Listen("tcp", freeAddress(t))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := &proxy{to: to, listener: listener, changed: make(chan struct{}), conns: make(map[net.Conn]bool)}
 	p.running.Go(p.accept)
