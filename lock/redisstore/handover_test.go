@@ -305,6 +305,37 @@ func TestHandOverDoesNotStarveRedisson(t *testing.T) {
 	})
 }
 
+// As long as no peer was seen, a yield window is short for those who ask in it: they ask again,
+// and may meet a peer's hold. Otherwise they come back at its end.
+func TestYieldWindowIsAskedInForPeers(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	waits := func(peer bool) (wait time.Duration) {
+		require.Eventually(t, func() bool { // the window may be over before the request arrives
+			now := admin.Time(t.Context()).Val()
+			const turns = "leasewheel_lock_turns:{a}"
+			require.NoError(t, admin.HSet(t.Context(), turns, "until", now.Add(140*time.Millisecond).UnixMicro()).Err())
+			if peer {
+				require.NoError(t, admin.HSet(t.Context(), turns, "peer", now.UnixMicro()).Err())
+			}
+			require.NoError(t, admin.ZAdd(t.Context(), mutexQueue, redis.Z{Score: 1, Member: "other:1 1000 0 secret"}).Err())
+			h := mutexOf("a", 1)
+			a, err := store.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			if a.Verdict == driver.Granted {
+				_, err := store.Release(t.Context(), released(h))
+				require.NoError(t, err)
+			}
+			wait = a.Wait
+			return a.Verdict == driver.Refused && (!peer || wait > 3*time.Millisecond)
+		}, time.Minute, time.Millisecond)
+		return wait
+	}
+	assert.LessOrEqual(t, waits(false), 3*time.Millisecond)
+	assert.LessOrEqual(t, waits(true), 140*time.Millisecond)
+}
+
 // Tokens are the server's time in microseconds, also in the first tenth of a second,
 // whose text has fewer digits.
 func TestTokensAreMicroseconds(t *testing.T) {

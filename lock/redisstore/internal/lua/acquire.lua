@@ -151,7 +151,10 @@ if closes then
   redis.call('zrem', queue, yieldMember)
 end
 local sound, open = pcall(yieldRemaining, yieldState, yieldTime)
-if sound and open > 0 then return refused(math.ceil(open / 1000)) end
+if sound and open > 0 then
+  if not age(yieldState, 'peer') then open = math.min(open, probeAgain) end
+  return refused(math.ceil(open / 1000))
+end
 local others = grantNext(lock, queue, counter, publish, life, waiter)
 if others then return refused(others) end
 if waiter ~= '' then redis.call('zrem', queue, waiter) end
