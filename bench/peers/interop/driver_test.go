@@ -17,8 +17,10 @@ import (
 	"time"
 )
 
-// patience bounds the wait for a reply. Only a hang reaches it.
-const patience = 3 * time.Minute
+// patience bounds the wait for a reply, or for a condition. Only a hang reaches it: the longest wait,
+// for a poller that backs off to 128 ms to be met in a window of 30 ms each ten seconds, ends by
+// chance, with a mean of half a minute, and one of 1,000,000 such waits lasts longer.
+const patience = 8 * time.Minute
 
 // driver is a running program that drives a client library.
 type driver struct {
