@@ -145,10 +145,10 @@ type Watchdog struct {
 	groups map[string]*group
 	// ready has the lanes with leases queued; begin is the lane to begin with.
 	ready    []*lane
-	begin    int
-	inFlight int // requests
-	repeated int // of them: those with leases whose last renewal was not answered
-	stale    int // entries of ended leases in queues
+	begin    uint // which may overflow
+	inFlight int  // requests
+	repeated int  // of them: those with leases whose last renewal was not answered
+	stale    int  // entries of ended leases in queues
 
 	// wakeAt is when the dispatcher wakes without a kick.
 	wakeAt instant
