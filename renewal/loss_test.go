@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -387,20 +388,38 @@ func TestWheelIsStoppedDuringALook(t *testing.T) {
 	})
 }
 
-func TestFullWheelRefusesTheLease(t *testing.T) {
+// A wheel that is full of a user's timeouts costs no lease: neither when the lease is watched,
+// nor when its timer is armed again while another goroutine takes every place that is free.
+func TestFullWheelCostsNoLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		shared := b.newWheel(wheel.Config{MaxPending: 2})
+		shared := b.newWheel(wheel.Config{MaxPending: 3})
 		defer shared.Stop()
 		dog, err := New(b.store, Config{Wheel: shared})
 		require.NoError(b, err)
 		own := &bench{b.T, b.store, dog}
+		fill := func() {
+			for err == nil {
+				_, err = shared.Schedule(24*time.Hour, func() {})
+			}
+			require.ErrorIs(b, err, wheel.ErrFull)
+			err = nil
+		}
 		l := own.grant(Spec{Key: "k"})
-		_, err = dog.Watch(Spec{Key: "one too many", TTL: time.Minute, Granted: time.Now()})
-		require.ErrorIs(b, err, wheel.ErrFull)
+		fill()
+		time.Sleep(time.Until(l.deadline.Deadline()) - 1)
+		dog.mu.Lock() // the timer's task waits for it
+		time.Sleep(1)
+		for l.deadline.State() == wheel.Pending {
+			runtime.Gosched()
+		}
+		fill()
+		dog.mu.Unlock()
 		time.Sleep(time.Hour)
 		require.NoError(b, l.Err())
+		late := own.grant(Spec{Key: "late"})
+		own.stop(late)
 		own.close()
-		require.Zero(b, shared.Stats().Pending)
+		require.EqualValues(b, 3, shared.Stats().Pending)
 	})
 }
 

@@ -245,7 +245,7 @@ func (w *Watchdog) random() float64 { return w.rng.Float64() }
 //
 // It returns an error for an invalid spec, [ErrClosed] from a watchdog that accepts no
 // leases any more, a *[LostError] for a lease whose time or context is over already, and
-// the wheel's error if the wheel accepts no timer.
+// [wheel.ErrStopped] if the wheel was stopped.
 func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	if err := s.validate(w.wheel.Tick(), time.Now()); err != nil {
 		return nil, err

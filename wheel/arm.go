@@ -53,7 +53,7 @@ func (w *Wheel) disarmed(n *bucket.Node) {
 // arm sets a timer, whatever its state.
 func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
 	s := w.shard()
-	if w.limit == 0 {
+	if !n.Owner().Limited {
 		return s.arm(n, tick)
 	}
 	for {
