@@ -191,6 +191,34 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+// Valid is right at the instant at which a lease ends, by its time or a rule of its holder, also
+// while the wheel's worker, which reports the loss, is late.
+func TestValidWhileTheWorkerIsLate(t *testing.T) {
+	for cause, s := range map[Cause]Spec{
+		Expired:     {Fixed: true},
+		MaxHold:     {MaxHold: 5 * time.Second},
+		NoHeartbeat: {Heartbeat: 5 * time.Second},
+	} {
+		t.Run(cause.String(), func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				s.Key = "k"
+				l, end := b.grant(s), time.Now().Add(5*time.Second)
+				if s.Fixed {
+					end = l.Until()
+				}
+				_, err := b.dog.wheel.Schedule(time.Until(end)-time.Second, func() { time.Sleep(time.Minute) })
+				require.NoError(b, err)
+				time.Sleep(time.Until(end) - 1)
+				require.True(b, l.Valid())
+				time.Sleep(1)
+				require.False(b, l.Valid(), "it has ended")
+				require.NoError(b, l.Err(), "the worker is not late")
+				b.lost(l, cause)
+			})
+		})
+	}
+}
+
 func TestHolderThatIsNotAlive(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		var mu sync.Mutex

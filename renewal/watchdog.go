@@ -303,7 +303,7 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	}
 	at, cause := l.ends()
 	if at <= w.clock.now() {
-		return w.lost(l.key, cause, nil)
+		return w.lost(l.key, cmp.Or(cause, Expired), nil)
 	}
 	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return fmt.Errorf("renewal: lease %q: %w", l.key, err)
@@ -439,6 +439,7 @@ func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	at, cause := l.ends()
 	switch {
 	case now >= at:
+		cause = cmp.Or(cause, l.overdue())
 		return w.lose(l, cause, l.why(cause))
 	case w.wheelStopped: // which may not have taken this timer out yet
 		return w.lose(l, Closed, wheel.ErrStopped)
