@@ -451,6 +451,36 @@ func TestFullWheelCostsNoLease(t *testing.T) {
 	})
 }
 
+// Drain of a wheel that the watchdog shares takes out the timeouts of users. Leases, those of
+// before and those of afterwards, are renewed and lost in time as ever.
+func TestDrainedWheelCostsNoLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		shared := b.newWheel(wheel.Config{})
+		defer shared.Stop()
+		dog, err := New(b.store, Config{Wheel: shared})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		defer own.close()
+		before := own.grant(Spec{Key: "before"})
+		_, err = shared.Schedule(time.Hour, func() {})
+		require.NoError(b, err)
+		require.Len(b, shared.Drain(), 1)
+		time.Sleep(time.Minute)
+		after := own.grant(Spec{Key: "after"})
+		time.Sleep(time.Minute)
+		own.allHeld([]*Lease{before, after})
+		b.node("", func(n *node) { n.mute = true })
+		for _, l := range []*Lease{before, after} {
+			until := l.Until()
+			if time.Until(until) > 0 {
+				own.lost(l, Unreachable)
+				b.inTime(until)
+			}
+			own.isLost(l, Unreachable)
+		}
+	})
+}
+
 func TestCauseAndOutcomeHaveNames(t *testing.T) {
 	for c := range Cause(causes) {
 		if c > 0 {

@@ -30,8 +30,9 @@ func (t *Timer) Init(w *Wheel, task func()) {
 
 // InitOnWorker is [Timer.Init] for a task that runs on the wheel's worker even if the
 // wheel has an executor, which could refuse it or delay it. The task must take
-// microseconds and never block. Nor does [Config.MaxPending] count or refuse the timer.
-// Packages that promise something at a deadline, on a wheel that others configure, need it.
+// microseconds and never block. [Config.MaxPending] neither counts nor refuses the timer, and
+// [Wheel.Drain] leaves it. Packages that promise something at a deadline, on a wheel that
+// others configure, need it.
 func (t *Timer) InitOnWorker(w *Wheel, task func()) {
 	t.check(w, task)
 	t.init(w, &w.inline, task)

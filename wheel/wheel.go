@@ -313,7 +313,8 @@ func sortUnrun(u []Unrun) {
 
 // Drain cancels everything that is pending and returns it, in the order of the deadlines;
 // the wheel goes on. A periodic task whose run is under way is included, and does not run
-// again. Timeouts scheduled meanwhile may be left pending.
+// again. Timeouts scheduled meanwhile may be left pending. Timers of [Timer.InitOnWorker],
+// such as the ends of leases, are left in any case.
 //
 // Drain blocks the worker and scheduling goroutines for about 0.3 s per million timeouts.
 func (w *Wheel) Drain() []Unrun {
@@ -326,9 +327,10 @@ func (w *Wheel) Drain() []Unrun {
 	for n := range w.nodes {
 		var tick timeout.Tick
 		var won bool
-		if n.Owner().Pooled {
+		switch owner := n.Owner(); {
+		case owner.Pooled:
 			tick, won = n.Withdraw(n.Life())
-		} else {
+		case owner != &w.inline:
 			tick, won, _ = n.Disarm()
 		}
 		if !won {
