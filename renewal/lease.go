@@ -59,6 +59,8 @@ func (s *Spec) validate(tick time.Duration, now time.Time) error {
 		return fmt.Errorf("renewal: First %v of lease %q is outside %v … %v; 0 means the TTL", s.First, s.Key, least, maxTTL)
 	case s.Granted.IsZero():
 		return fmt.Errorf("renewal: lease %q has no Granted: give the instant before its request was sent", s.Key)
+	case monotonic(now) && !monotonic(s.Granted):
+		return fmt.Errorf("renewal: Granted of lease %q has no monotonic reading: give the instant as time.Now returned it", s.Key)
 	case s.Granted.After(now):
 		return fmt.Errorf("renewal: lease %q was granted in the future: give the instant before its request was sent", s.Key)
 	case s.MaxHold < 0:
