@@ -53,8 +53,8 @@ type Config struct {
 	// for a lock or another deferred function, with their context, do not count. Default: 64.
 	MaxRunning int
 
-	// Wheel ends leases in time, and wakes waiters to ask again. One with a limit needs room
-	// for each lease and each name that is waited for. Default: a wheel of the locker's own.
+	// Wheel ends leases in time, and wakes waiters to ask again. Its limit on pending timeouts
+	// refuses none of these, nor does its executor. Default: a wheel of the locker's own.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config

@@ -1,7 +1,6 @@
 package renewal
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,12 +45,15 @@ func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
 }
 
 // Close abandons all leases, as [Watchdog.Abandon] does. It returns when no goroutine of
-// the watchdog runs any more, or when ctx ends. It waits for the holders' functions too,
-// so it must not be called from one. So does a second Close.
+// the watchdog runs any more, or when ctx ends. It waits for the functions of holders, the
+// renewer and the observer too, so it must not be called from one. So does a second Close.
 func (w *Watchdog) Close(ctx context.Context) error {
 	w.closing.Do(func() {
 		if w.disarm != nil {
-			w.disarm()
+			w.spawn(func() {
+				defer w.recovered("the stop of Alarm.OnLoss")
+				w.disarm()
+			})
 		}
 		w.abandon((*Lease).notify)
 	})
@@ -103,6 +105,21 @@ func (w *Watchdog) halt(ctx context.Context) error {
 	w.mu.Lock()
 	w.quit = true
 	w.kick()
+	w.mu.Unlock()
+	err := await(ctx, w.dispatcher) // first: it starts other goroutines
+	if err == nil {
+		err = await(ctx, w.others())
+	}
+	w.wheelProbe.Cancel()
+	if w.ownWheel {
+		w.wheel.Stop()
+	}
+	return err
+}
+
+// others returns a channel that is closed once running is zero.
+func (w *Watchdog) others() <-chan struct{} {
+	w.mu.Lock()
 	if w.quiet == nil {
 		w.quiet = make(chan struct{})
 	}
@@ -110,10 +127,5 @@ func (w *Watchdog) halt(ctx context.Context) error {
 	w.running++
 	w.mu.Unlock()
 	w.returned() // closes quiet, if no other goroutine runs
-	err := cmp.Or(await(ctx, w.dispatcher), await(ctx, quiet))
-	w.wheelProbe.Cancel()
-	if w.ownWheel {
-		w.wheel.Stop()
-	}
-	return err
+	return quiet
 }

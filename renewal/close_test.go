@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,74 @@ func TestCloseWaitsForReports(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 	})
+}
+
+// Close waits for a report that the dispatcher begins while Close waits for the dispatcher.
+func TestCloseWaitsForTheReportOfAJump(t *testing.T) {
+	var reported chan struct{}
+	o := &Observer{Jump: func(Jump) { <-reported }}
+	inClocks(t, Config{Observer: o}, func(b *bench, k *clocks) {
+		reported = make(chan struct{})
+		b.grant(Spec{Key: "k"})
+		open := b.shut()
+		k.sleep(time.Second)
+		b.dog.kick()
+		synctest.Wait() // the dispatcher is in Group, before it reports the jump
+		closed := make(chan error, 1)
+		go func() { closed <- b.dog.Close(context.Background()) }()
+		synctest.Wait()
+		open()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			b.Errorf("Close returned %v during the report of a jump", err)
+			close(reported)
+		default:
+			close(reported)
+			require.NoError(b, <-closed)
+		}
+	})
+}
+
+// stubborn is a store whose alarm is stopped by a function of the test's.
+type stubborn struct {
+	*store
+	stop func()
+}
+
+func (s stubborn) OnLoss(func()) (stop func()) { return s.stop }
+
+// However an alarm is stopped, the leases are lost at once, and Close ends with its context.
+func TestCloseIsBoundedWhateverAnAlarmDoes(t *testing.T) {
+	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("in stop") }, "exits": runtime.Goexit, "hangs": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang := make(chan struct{})
+				s := newStore()
+				dog, err := New(stubborn{s, func() {
+					if end == nil {
+						<-hang
+						return
+					}
+					end()
+				}}, Config{})
+				require.NoError(t, err)
+				b := &bench{t, s, dog}
+				l := b.grant(Spec{Key: "k"})
+				start := time.Now()
+				err = dog.Close(within(time.Second))
+				b.isLost(l, Closed)
+				if end == nil {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Equal(t, time.Second, time.Since(start))
+					close(hang)
+				} else {
+					require.NoError(t, err)
+				}
+				b.close()
+			})
+		})
+	}
 }
 
 // Abandon returns each lease that it has ended, and waits for nothing.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -265,6 +266,48 @@ func TestRenewerThatPanics(t *testing.T) {
 		time.Sleep(time.Hour)
 		own.allHeld(leases)
 		require.NoError(b, inGroup.Err())
+		require.Greater(b, dog.Stats().Panics, int64(100))
+		own.close()
+	})
+}
+
+// The number of looks at the queues overflows, which takes an int of 32 bits some months.
+func TestLooksOverflow(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.dog.mu.Lock()
+		b.dog.begin = math.MaxUint
+		b.dog.mu.Unlock()
+		leases := append(b.grantMany(10, "a/", atOnce), b.grantMany(10, "b/", atOnce)...)
+		time.Sleep(time.Hour)
+		b.allHeld(leases)
+	})
+}
+
+// exiting ends the goroutine that calls Group for some keys, as a test's double does by FailNow.
+type exiting struct{ *store }
+
+func (e exiting) Group(key string, ref any) string {
+	if strings.HasPrefix(key, "exits") {
+		runtime.Goexit()
+	}
+	return e.store.Group(key, ref)
+}
+
+// A Group that ends its goroutine costs no lease its renewal: neither in the dispatcher, nor
+// after Alive, nor when leases are sent again after a request without answers.
+func TestRenewerThatExitsInGroup(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		dog, err := New(exiting{b.store}, Config{})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		leases := own.grantMany(100, "k", atOnce)
+		leases = append(leases, own.grantMany(3, "exits", atOnce)...)
+		leases = append(leases, own.grant(Spec{Key: "exits alive", Alive: func() bool { return true }}))
+		b.node("", func(n *node) { n.poison = map[string]bool{"poison": true} })
+		poison := own.grant(Spec{Key: "poison"})
+		time.Sleep(time.Hour)
+		own.allHeld(leases)
+		own.isLost(poison, Unreachable)
 		require.Greater(b, dog.Stats().Panics, int64(100))
 		own.close()
 	})

@@ -33,7 +33,7 @@ func (w *Watchdog) checkAlive(l *Lease) {
 		w.drop(l, NotAlive, err)
 		return
 	}
-	name := w.groupOf(l)
+	name := w.groupsOf([]*Lease{l}, nil)[0]
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue(l, name)

@@ -59,6 +59,8 @@ func (s *Spec) validate(tick time.Duration, now time.Time) error {
 		return fmt.Errorf("renewal: First %v of lease %q is outside %v … %v; 0 means the TTL", s.First, s.Key, least, maxTTL)
 	case s.Granted.IsZero():
 		return fmt.Errorf("renewal: lease %q has no Granted: give the instant before its request was sent", s.Key)
+	case monotonic(now) && !monotonic(s.Granted):
+		return fmt.Errorf("renewal: Granted of lease %q has no monotonic reading: give the instant as time.Now returned it", s.Key)
 	case s.Granted.After(now):
 		return fmt.Errorf("renewal: lease %q was granted in the future: give the instant before its request was sent", s.Key)
 	case s.MaxHold < 0:
@@ -162,14 +164,14 @@ func (l *Lease) TTL() time.Duration { return l.ttl }
 func (l *Lease) Ref() any { return l.ref }
 
 // Until returns the instant at which the lease is lost unless it is renewed
-// before.
+// before. A rule of its holder, such as [Spec.MaxHold], may end it earlier.
 func (l *Lease) Until() time.Time {
 	return l.watchdog.clock.time(instant(l.until.Load()))
 }
 
-// Valid reports whether the lease may be trusted now: it is held, its time is not over,
-// and the store has confirmed it since the last suspend of the machine or step of its
-// clocks. Of a fixed lease, which is never renewed, only the time is corrected then. Valid
+// Valid reports whether the lease may be trusted now: it is held, neither its time nor what
+// its holder's rules allow is over, and the store has confirmed it since the last suspend of
+// the machine or step of its clocks. Of a fixed lease, which is never renewed, only the time is corrected then. Valid
 // reads the clocks, so it is right even if the process has just woken up.
 func (l *Lease) Valid() bool {
 	if l.ended.Load() != nil {
@@ -180,7 +182,9 @@ func (l *Lease) Valid() bool {
 		l.watchdog.kick()
 		return false
 	}
-	return l.trusted() && l.watchdog.clock.now() < instant(l.until.Load())
+	trusted := l.trusted()
+	at, _ := l.ends()
+	return trusted && l.watchdog.clock.now() < at
 }
 
 // trusted reports whether the store has confirmed the lease since the last jump of
@@ -307,13 +311,13 @@ func (l *Lease) flight() <-chan struct{} {
 	return l.batch.wait()
 }
 
-// ends returns when the lease will be lost unless it is renewed, and the cause. The
-// caller holds mu.
-func (l *Lease) ends() (instant, Cause) {
-	at, cause := instant(l.until.Load()), l.overdue()
+// ends returns when the lease will be lost unless it is renewed or its holder beats. cause is
+// that of the holder's rule which ends it then, 0 if its time is over; see overdue.
+func (l *Lease) ends() (at instant, cause Cause) {
+	at = instant(l.until.Load())
 	r := l.rules.Load()
 	if r == nil {
-		return at, cause
+		return at, 0
 	}
 	if r.heartbeat > 0 {
 		if next := l.watchdog.clock.fromAwake(time.Duration(r.beat.Load())).add(r.heartbeat); next < at {

@@ -189,6 +189,20 @@ func TestWatchRefuses(t *testing.T) {
 	})
 }
 
+// An instant without a monotonic reading, as of a message or a file, is one of the wall clock,
+// which may have been set since the watchdog was made: a lease would be trusted for too long.
+func TestWatchRefusesTheWallClock(t *testing.T) {
+	dog, err := New(newStore(), Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dog.Close(context.Background())) }()
+	s := Spec{Key: "k", TTL: time.Minute, Granted: time.Now().UTC()}
+	_, err = dog.Watch(s)
+	require.ErrorContains(t, err, "monotonic")
+	s.Granted = time.Now().Add(-time.Second)
+	_, err = dog.Watch(s)
+	require.NoError(t, err)
+}
+
 func TestStopWaitsForTheRenewalInFlight(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second/2 })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +189,34 @@ func TestHeartbeat(t *testing.T) {
 
 		b.grant(Spec{Key: "without"}).Beat() // does nothing
 	})
+}
+
+// Valid is right at the instant at which a lease ends, by its time or a rule of its holder, also
+// while the wheel's worker, which reports the loss, is late.
+func TestValidWhileTheWorkerIsLate(t *testing.T) {
+	for cause, s := range map[Cause]Spec{
+		Expired:     {Fixed: true},
+		MaxHold:     {MaxHold: 5 * time.Second},
+		NoHeartbeat: {Heartbeat: 5 * time.Second},
+	} {
+		t.Run(cause.String(), func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				s.Key = "k"
+				l, end := b.grant(s), time.Now().Add(5*time.Second)
+				if s.Fixed {
+					end = l.Until()
+				}
+				_, err := b.dog.wheel.Schedule(time.Until(end)-time.Second, func() { time.Sleep(time.Minute) })
+				require.NoError(b, err)
+				time.Sleep(time.Until(end) - 1)
+				require.True(b, l.Valid())
+				time.Sleep(1)
+				require.False(b, l.Valid(), "it has ended")
+				require.NoError(b, l.Err(), "the worker is not late")
+				b.lost(l, cause)
+			})
+		})
+	}
 }
 
 func TestHolderThatIsNotAlive(t *testing.T) {
@@ -387,20 +416,68 @@ func TestWheelIsStoppedDuringALook(t *testing.T) {
 	})
 }
 
-func TestFullWheelRefusesTheLease(t *testing.T) {
+// A wheel that is full of a user's timeouts costs no lease: neither when the lease is watched,
+// nor when its timer is armed again while another goroutine takes every place that is free.
+func TestFullWheelCostsNoLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		shared := b.newWheel(wheel.Config{MaxPending: 2})
+		shared := b.newWheel(wheel.Config{MaxPending: 3})
 		defer shared.Stop()
 		dog, err := New(b.store, Config{Wheel: shared})
 		require.NoError(b, err)
 		own := &bench{b.T, b.store, dog}
+		fill := func() {
+			for err == nil {
+				_, err = shared.Schedule(24*time.Hour, func() {})
+			}
+			require.ErrorIs(b, err, wheel.ErrFull)
+			err = nil
+		}
 		l := own.grant(Spec{Key: "k"})
-		_, err = dog.Watch(Spec{Key: "one too many", TTL: time.Minute, Granted: time.Now()})
-		require.ErrorIs(b, err, wheel.ErrFull)
+		fill()
+		time.Sleep(time.Until(l.deadline.Deadline()) - 1)
+		dog.mu.Lock() // the timer's task waits for it
+		time.Sleep(1)
+		for l.deadline.State() == wheel.Pending {
+			runtime.Gosched()
+		}
+		fill()
+		dog.mu.Unlock()
 		time.Sleep(time.Hour)
 		require.NoError(b, l.Err())
+		late := own.grant(Spec{Key: "late"})
+		own.stop(late)
 		own.close()
-		require.Zero(b, shared.Stats().Pending)
+		require.EqualValues(b, 3, shared.Stats().Pending)
+	})
+}
+
+// Drain of a wheel that the watchdog shares takes out the timeouts of users. Leases, those of
+// before and those of afterwards, are renewed and lost in time as ever.
+func TestDrainedWheelCostsNoLease(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		shared := b.newWheel(wheel.Config{})
+		defer shared.Stop()
+		dog, err := New(b.store, Config{Wheel: shared})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		defer own.close()
+		before := own.grant(Spec{Key: "before"})
+		_, err = shared.Schedule(time.Hour, func() {})
+		require.NoError(b, err)
+		require.Len(b, shared.Drain(), 1)
+		time.Sleep(time.Minute)
+		after := own.grant(Spec{Key: "after"})
+		time.Sleep(time.Minute)
+		own.allHeld([]*Lease{before, after})
+		b.node("", func(n *node) { n.mute = true })
+		for _, l := range []*Lease{before, after} {
+			until := l.Until()
+			if time.Until(until) > 0 {
+				own.lost(l, Unreachable)
+				b.inTime(until)
+			}
+			own.isLost(l, Unreachable)
+		}
 	})
 }
 

@@ -43,6 +43,7 @@ func (l *Lease) Pass(s Spec) (*Lease, error) {
 func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.checkClocks()
 	switch {
 	case l.Err() != nil:
 		return l.Err()

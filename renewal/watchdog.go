@@ -145,10 +145,10 @@ type Watchdog struct {
 	groups map[string]*group
 	// ready has the lanes with leases queued; begin is the lane to begin with.
 	ready    []*lane
-	begin    int
-	inFlight int // requests
-	repeated int // of them: those with leases whose last renewal was not answered
-	stale    int // entries of ended leases in queues
+	begin    uint // which may overflow
+	inFlight int  // requests
+	repeated int  // of them: those with leases whose last renewal was not answered
+	stale    int  // entries of ended leases in queues
 
 	// wakeAt is when the dispatcher wakes without a kick.
 	wakeAt instant
@@ -245,7 +245,7 @@ func (w *Watchdog) random() float64 { return w.rng.Float64() }
 //
 // It returns an error for an invalid spec, [ErrClosed] from a watchdog that accepts no
 // leases any more, a *[LostError] for a lease whose time or context is over already, and
-// the wheel's error if the wheel accepts no timer.
+// [wheel.ErrStopped] if the wheel was stopped.
 func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 	if err := s.validate(w.wheel.Tick(), time.Now()); err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	}
 	at, cause := l.ends()
 	if at <= w.clock.now() {
-		return w.lost(l.key, cause, nil)
+		return w.lost(l.key, cmp.Or(cause, Expired), nil)
 	}
 	if _, err := l.deadline.ArmAt(w.clock.time(at)); err != nil {
 		return fmt.Errorf("renewal: lease %q: %w", l.key, err)
@@ -439,6 +439,7 @@ func (w *Watchdog) judge(l *Lease, now instant) (lost bool) {
 	at, cause := l.ends()
 	switch {
 	case now >= at:
+		cause = cmp.Or(cause, l.overdue())
 		return w.lose(l, cause, l.why(cause))
 	case w.wheelStopped: // which may not have taken this timer out yet
 		return w.lose(l, Closed, wheel.ErrStopped)

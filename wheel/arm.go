@@ -53,7 +53,7 @@ func (w *Wheel) disarmed(n *bucket.Node) {
 // arm sets a timer, whatever its state.
 func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
 	s := w.shard()
-	if w.limit == 0 {
+	if !n.Owner().Limited {
 		return s.arm(n, tick)
 	}
 	for {
@@ -129,12 +129,12 @@ func (w *Wheel) named(by timeout.Tick) {
 	w.needBy(by)
 }
 
-// keeps reports whether a concurrent Stop has returned the timer being armed. Otherwise
-// it disarms the timer.
+// keeps reports whether a concurrent Stop has returned the timer being armed, or the timer
+// has run since it was armed. Otherwise it disarms the timer.
 func (w *Wheel) keeps(n *bucket.Node) bool {
 	<-w.withdrawn
 	_, won, _ := n.Disarm()
-	return !won && n.TakenOut()
+	return !won && (n.TakenOut() || n.Timeout().State() == Expired)
 }
 
 // place links a timer that is in no list, or releases it. It releases the task, too, of one

@@ -96,6 +96,22 @@ func TestCancelledDuringAnArm(t *testing.T) {
 	})
 }
 
+// A goroutine that has armed a timer is interrupted until the timer has run, and the wheel is
+// stopped by then. The error of a stopped wheel would mean that the task has not run.
+func TestRunAndStoppedDuringAnArm(t *testing.T) {
+	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
+		Must(timer.Arm(time.Hour))
+		check(t, timer.Cancel(), "it was not pending") // the worker looks within a tick
+		tick := w.ticks.after(ms)
+		interrupted := timer.node.Arm(tick)
+		pass(5 * ms)
+		check(t, ran.Load(), "it has not run")
+		w.Stop()
+		err := w.shard().armed(&timer.node, tick, interrupted)
+		check(t, err == nil, "armed before Stop, and run: %v", err)
+	})
+}
+
 // A goroutine that gives back the place of a timer, or takes it, is interrupted, on a wheel
 // with one place. Another one that arms the timer is not refused meanwhile, but waits.
 func TestArmWaitsForTheTimersPlace(t *testing.T) {

@@ -32,7 +32,8 @@ type Config struct {
 	Buckets int
 
 	// MaxPending limits the number of pending timeouts. Scheduling beyond it fails with
-	// [ErrFull]. 0 means no limit.
+	// [ErrFull]. 0 means no limit. Timers of [Timer.InitOnWorker], such as the ends of leases,
+	// do not count and are never refused.
 	MaxPending int64
 
 	// Executor runs the tasks. Nil means on the wheel's worker, one after the

@@ -13,7 +13,8 @@
 // Tasks run on the wheel's worker, one after the other, unless an [Executor] is
 // configured. On the worker they must not block; they may call everything in this
 // package. A task that panics is logged, and the next task runs all the same. Timers of
-// [Timer.InitOnWorker] run on the worker even then: an executor may refuse a task.
+// [Timer.InitOnWorker] run on the worker even then: an executor may refuse a task. No limit
+// on pending timeouts refuses these either.
 //
 // # What is promised
 //

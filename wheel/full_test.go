@@ -33,6 +33,36 @@ func TestFull(t *testing.T) {
 	})
 }
 
+// A timer of InitOnWorker takes no place, gives none back, and is never refused: neither on a
+// full wheel nor when its place was taken while its task ran.
+func TestFullRefusesNoTimerOnWorker(t *testing.T) {
+	bubble(t, wheel.Config{Tick: ms, MaxPending: 2}, func(t *testing.T, w *wheel.Wheel) {
+		var timer wheel.Timer
+		runs := 0
+		timer.InitOnWorker(w, func() {
+			if runs++; runs < 10 {
+				must(timer.Arm(ms))
+			}
+		})
+		must(timer.Arm(ms))
+		fills(t, w, time.Hour, 2)
+		must(timer.Arm(10 * ms)) // to later, to earlier, and anew
+		must(timer.Arm(ms))
+		check(t, timer.Cancel(), "it cannot be cancelled")
+		refuses(t, w, wheel.ErrFull)
+		must(timer.Arm(ms))
+		pass(20 * ms)
+		check(t, runs == 10, "it ran %d times, want 10", runs)
+		refuses(t, w, wheel.ErrFull)
+
+		must(timer.Arm(time.Hour))
+		check(t, len(w.Drain()) == 2, "Drain does not return what others have scheduled, and that alone")
+		check(t, timer.State() == timeout.Pending, "after Drain it is %v", timer.State())
+		fills(t, w, time.Hour, 2)
+		check(t, len(w.Stop()) == 3, "Stop does not return all three")
+	})
+}
+
 // A cancel makes room at once: no tick has to pass.
 func TestRoomAfterACancel(t *testing.T) {
 	each(t, forms, func(t *testing.T, f form) {
@@ -120,7 +150,7 @@ func TestPeriodicTaskKeepsItsPlace(t *testing.T) {
 // Several goroutines fill and empty the wheel on real time: there are never more pending
 // than is allowed, and in the end there is room for as many again.
 func TestFullUnderContention(t *testing.T) {
-	const limit = 50
+	const limit = 2 // fewer than the goroutines, of which each has one at most
 	w := start(t, wheel.Config{Tick: ms, MaxPending: limit})
 	var pending atomic.Int64 // counted before it is given up, so never too high
 	crowd(t, 4, func(_ int, rnd *rand.Rand) {

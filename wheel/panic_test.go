@@ -54,6 +54,26 @@ func TestATaskThatPanicsCostsNoOtherItsTurn(t *testing.T) {
 	})
 }
 
+// stuck is an error whose text waits, as for a lock that the task which panicked still holds.
+type stuck struct{ until <-chan struct{} }
+
+func (s stuck) Error() string { <-s.until; return "no longer stuck" }
+
+// What prints the value of a panic, a method of the user's, runs beside the worker.
+func TestAPanicThatCannotBePrintedStopsNothing(t *testing.T) {
+	watched(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel, log *lines) {
+		until := make(chan struct{})
+		ran := false
+		must(w.Schedule(ms, func() { panic(stuck{until}) }))
+		must(w.Schedule(2*ms, func() { ran = true }))
+		pass(10 * ms)
+		check(t, ran, "the next task has not run")
+		close(until)
+		pass(ms)
+		log.says(t, "no longer stuck", 1)
+	})
+}
+
 // A periodic task goes on, a timer can be armed again, a task that had reset itself
 // before it panicked comes back.
 func TestWhatPanicsComesBack(t *testing.T) {

@@ -30,8 +30,9 @@ func (t *Timer) Init(w *Wheel, task func()) {
 
 // InitOnWorker is [Timer.Init] for a task that runs on the wheel's worker even if the
 // wheel has an executor, which could refuse it or delay it. The task must take
-// microseconds and never block. Packages that promise something at a deadline, on a wheel
-// that others configure, need it.
+// microseconds and never block. [Config.MaxPending] neither counts nor refuses the timer, and
+// [Wheel.Drain] leaves it. Packages that promise something at a deadline, on a wheel that
+// others configure, need it.
 func (t *Timer) InitOnWorker(w *Wheel, task func()) {
 	t.check(w, task)
 	t.init(w, &w.inline, task)
@@ -61,8 +62,8 @@ func (t *Timer) init(w *Wheel, owner *timeout.Owner, task func()) {
 // expiry at the old deadline has either begun or will not come.
 //
 // wasPending reports whether the timer was pending before, as the result of
-// time.Timer.Reset does. Arm fails with [ErrStopped] or [ErrFull], and then changes
-// nothing. It panics before Init.
+// time.Timer.Reset does. Arm fails with [ErrStopped] or, unless the timer is one of
+// [Timer.InitOnWorker], [ErrFull], and then changes nothing. It panics before Init.
 func (t *Timer) Arm(d time.Duration) (wasPending bool, err error) {
 	t.initialized()
 	return t.arm(t.wheel.ticks.after(d))

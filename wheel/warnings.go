@@ -78,8 +78,15 @@ type recovered struct {
 func (w *Wheel) panicked(p *recovered) {
 	w.counters.panics.Add(1)
 	w.warnings.panic.warn(w.warnings.log, "wheel: a task panicked",
-		"panic", fmt.Sprint(p.value), "stack", string(p.stack))
+		"panic", printed{p.value}, "stack", string(p.stack))
 }
+
+// A printed prints a value when it is logged, beside the worker: the value's Error or String
+// method may block, as for a lock that the task which panicked still holds.
+type printed struct{ value any }
+
+// LogValue implements [slog.LogValuer].
+func (p printed) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(p.value)) }
 
 // exited reports a task that ended the worker's goroutine.
 func (w *Wheel) exited() {

@@ -21,7 +21,7 @@ type Wheel struct {
 	shards     []shard
 	shardShift int
 	timers     timeout.Owner // of the timers that users embed
-	inline     timeout.Owner // of those whose tasks the executor does not get
+	inline     timeout.Owner // of those that neither the executor nor the limit refuses
 	funcs      timeout.Owner // of the timeouts that their own tasks receive
 	limit      int64
 	executor   Executor
@@ -41,7 +41,7 @@ type Wheel struct {
 	// was armed for an earlier deadline while it was in one of them: not necessarily that
 	// of the goroutine which armed it.
 	needed atomic.Int64
-	live   atomic.Int64 // pending timeouts, if there is a limit
+	live   atomic.Int64 // pending timeouts that the limit counts, if there is one
 	alarm  alarm
 	_      [64]byte
 
@@ -104,7 +104,7 @@ func New(config Config) (*Wheel, error) {
 	w.needed.Store(int64(bucket.Never))
 	limited := w.limit != 0
 	w.timers = timeout.Owner{Engine: adopter{w}, Limited: limited}
-	w.inline = timeout.Owner{Engine: adopter{w}, Limited: limited}
+	w.inline = timeout.Owner{Engine: adopter{w}}
 	w.funcs = timeout.Owner{Engine: adopter{w}, Limited: limited, Final: true}
 	w.shards = newShards(w)
 	w.shardShift = 64 - bits.TrailingZeros(uint(len(w.shards)))
@@ -212,8 +212,12 @@ func (w *Wheel) unreserve() {
 	}
 }
 
-// unreserveTimer is unreserve for the place of a timer, which can then take another one.
+// unreserveTimer is unreserve for the place of a timer, if it has one. It can then take
+// another one.
 func (w *Wheel) unreserveTimer(n *bucket.Node) {
+	if n.Owner() == &w.inline {
+		return
+	}
 	w.unreserve()
 	n.Reserved()
 }
@@ -309,7 +313,8 @@ func sortUnrun(u []Unrun) {
 
 // Drain cancels everything that is pending and returns it, in the order of the deadlines;
 // the wheel goes on. A periodic task whose run is under way is included, and does not run
-// again. Timeouts scheduled meanwhile may be left pending.
+// again. Timeouts scheduled meanwhile may be left pending. Timers of [Timer.InitOnWorker],
+// such as the ends of leases, are left in any case.
 //
 // Drain blocks the worker and scheduling goroutines for about 0.3 s per million timeouts.
 func (w *Wheel) Drain() []Unrun {
@@ -322,9 +327,10 @@ func (w *Wheel) Drain() []Unrun {
 	for n := range w.nodes {
 		var tick timeout.Tick
 		var won bool
-		if n.Owner().Pooled {
+		switch owner := n.Owner(); {
+		case owner.Pooled:
 			tick, won = n.Withdraw(n.Life())
-		} else {
+		case owner != &w.inline:
 			tick, won, _ = n.Disarm()
 		}
 		if !won {
