@@ -523,3 +523,21 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))
 }
+
+// A store whose folder was deleted fails its requests, and closes.
+func TestAFolderThatIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir() + "/locks"
+		s := openIn(t, folder, bubbled("bubble", newMailboxes()))
+		acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+		require.NoError(t, os.RemoveAll(folder))
+		for _, name := range []string{"a", "b"} {
+			_, err := s.Acquire(t.Context(), hold(driver.KindMutex, name, "me:1"))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrNotDone)
+			require.ErrorIs(t, err, unix.ENOENT)
+		}
+		time.Sleep(5 * sweepEvery)
+		require.NoError(t, s.Close())
+	})
+}
