@@ -674,15 +674,15 @@ func TestSlotOfAFunctionThatHasReturned(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := locktest.New(t, lock.Config{MaxRunning: 1})
 				held := lockNow(t, l.Mutex("held"))
-				var left context.Context
+				left := make(chan context.Context, 1)
 				wait := func() {
-					lease, err := l.Mutex("held").Lock(left)
+					lease, err := l.Mutex("held").Lock(<-left)
 					if assert.NoError(t, err) {
 						unlock(t, lease)
 					}
 				}
 				require.NoError(t, deferOn(t, l, "first", func(ctx context.Context) error {
-					left = context.WithoutCancel(ctx)
+					left <- context.WithoutCancel(ctx)
 					if during {
 						go wait()
 						time.Sleep(time.Second)
