@@ -114,6 +114,12 @@ func (l *Locker) await(a *acquisition) result {
 // try requests the hold, unless the process already has waiters for it. waits reports
 // whether the caller must wait; then the result has the refusal, if the store has answered.
 func (l *Locker) try(a *acquisition) (r result, waits bool) {
+	returned := false
+	defer func() {
+		if !returned { // the store has panicked, perhaps after it granted the lock
+			a.abandonUnknown()
+		}
+	}()
 	switch {
 	case !a.wait:
 		r.grant, r.err = l.tryRepeatedly(a)
@@ -122,6 +128,7 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 	default:
 		r.grant, r.err = a.acquire(a.ctx)
 	}
+	returned = true
 	switch {
 	case r.err != nil && a.wait && transient(r.err):
 		return result{}, true

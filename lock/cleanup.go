@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
-	"github.com/leasewheel/leasewheel/wheel"
 )
 
 const (
@@ -44,8 +43,9 @@ type leftover struct {
 	// given back later: the store forgets whether they were.
 	expiry time.Time
 	try    int
-	// timer postpones the next release.
-	timer wheel.Timer
+	// timer postpones the next release; nil before the first time. It is none of the wheel, which
+	// may be full, or be stopped by its owner: permits would be lost.
+	timer *time.Timer
 }
 
 // backlog counts the leftovers of one group of the store that are not done. Guarded by
@@ -69,14 +69,12 @@ type cleanup struct {
 	// pending counts the leftovers that are not done.
 	pending activity
 
-	mu       sync.Mutex
-	noTTL    map[*leftover]struct{} // leftovers without a TTL; guarded by mu
-	backlogs map[string]*backlog    // by group; guarded by mu
-	cleaners pool                   // guarded by mu
-	// postponed are the leftovers whose next release is a task on the wheel, which may be
-	// stopped before it runs; guarded by mu.
-	postponed map[*leftover]struct{}
-	stopped   bool // guarded by mu; nothing can be added
+	mu        sync.Mutex
+	noTTL     map[*leftover]struct{} // leftovers without a TTL; guarded by mu
+	backlogs  map[string]*backlog    // by group; guarded by mu
+	cleaners  pool                   // guarded by mu
+	postponed map[*leftover]struct{} // leftovers whose timer is pending; guarded by mu
+	stopped   bool                   // guarded by mu; nothing can be added
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity
 }
@@ -129,7 +127,6 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 	}
 	left.expiry = left.final.Add(h.TTL)
 	left.hold.Count = 0
-	left.timer.InitOnWorker(c.locker.wheel, func() { c.resume(left) })
 	left.task.init(h.Name, h.Kind, func() { c.clean(left) })
 	left.task.group = c.locker.group(h.Name, h.Kind)
 	return left
@@ -238,15 +235,15 @@ func (c *cleanup) isFull(left *leftover) bool {
 
 // postpone releases the leftover after the pause. The caller holds mu.
 func (c *cleanup) postpone(left *leftover, pause time.Duration) {
-	if _, err := left.timer.Arm(pause); err != nil {
-		c.end(left)
-		c.warn(left, "a hold is left to its TTL: the wheel rejects the task", err)
-		return
-	}
 	c.postponed[left] = struct{}{}
+	if left.timer == nil {
+		left.timer = time.AfterFunc(pause, func() { c.resume(left) })
+	} else {
+		left.timer.Reset(pause)
+	}
 }
 
-// resume queues a postponed leftover. The wheel's worker calls it.
+// resume queues a postponed leftover.
 func (c *cleanup) resume(left *leftover) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,8 +258,7 @@ func (c *cleanup) resume(left *leftover) {
 	}
 }
 
-// warn logs in a goroutine of its own: the caller may hold mu, which the wheel's worker
-// takes, and the logger is the user's.
+// warn logs in a goroutine of its own: the caller may hold mu, and the logger is the user's.
 func (c *cleanup) warn(left *leftover, what string, err error) {
 	c.work.Go(func() {
 		c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
@@ -277,6 +273,7 @@ func (c *cleanup) stop(ctx context.Context) error {
 	c.stopped = true
 	for left := range c.postponed {
 		if !left.hasNoTTL() {
+			left.timer.Stop()
 			delete(c.postponed, left)
 			c.end(left)
 		}
@@ -313,6 +310,10 @@ func (c *cleanup) abandon() error {
 	permits := make(map[string]int64)
 	for left := range c.noTTL {
 		permits[left.hold.Name] += left.hold.Semaphore.Permits
+		if _, waits := c.postponed[left]; waits {
+			left.timer.Stop()
+			delete(c.postponed, left)
+		}
 		c.end(left)
 	}
 	var names []string

@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // arriving returns the fault of a connection on which a request arrives after its caller
@@ -324,4 +325,25 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Releases in the background need no room on the wheel.
+func TestReleasesBesideAFullWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full, err := wheel.New(wheel.Config{MaxPending: 10})
+		require.NoError(t, err)
+		t.Cleanup(func() { full.Stop() })
+		s, theirs, f := semaphoreOn(t, lock.Config{Wheel: full})
+		for err == nil {
+			_, err = full.Schedule(time.Hour, func() {})
+		}
+		require.ErrorIs(t, err, wheel.ErrFull)
+		require.NoError(t, theirs.TryAcquire(t.Context(), 1))
+		f.set(func() { f.release = down })
+		require.ErrorIs(t, s.Release(t.Context(), 1), lock.ErrUnavailable)
+		time.Sleep(time.Minute)
+		f.set(func() { f.release = nil })
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 5, available(t, theirs))
+	})
 }

@@ -90,15 +90,18 @@ func (f *deferral) accepted() {
 // slot is the place of a running function among the runners.
 type slot struct {
 	deferral *deferral
-	waits    int // guarded by locker.mu; waits with the function's context
+	waits    int  // guarded by locker.mu; waits with the function's context
+	ended    bool // guarded by locker.mu; the function has returned, and waits free no slot
 }
 
 // slotKey is the context key of a slot.
 type slotKey struct{}
 
-// withSlot returns a context for a function that a runner runs.
-func (f *deferral) withSlot(ctx context.Context) context.Context {
-	return context.WithValue(ctx, slotKey{}, &slot{deferral: f})
+// withSlot returns a context for a function that a runner runs, and a function to call when
+// that has returned.
+func (f *deferral) withSlot(ctx context.Context) (_ context.Context, end func()) {
+	s := &slot{deferral: f}
+	return context.WithValue(ctx, slotKey{}, s), s.end
 }
 
 // yieldSlot is called when a wait with ctx begins, and returns a function to call when
@@ -118,6 +121,9 @@ func (s *slot) wait(more int) {
 	f := s.deferral
 	f.locker.mu.Lock()
 	defer f.locker.mu.Unlock()
+	if s.ended {
+		return
+	}
 	if s.waits > 0 {
 		f.slots--
 	}
@@ -126,6 +132,16 @@ func (s *slot) wait(more int) {
 	}
 	f.runners.resume()
 	f.starters.resume()
+}
+
+// end is called when the function has returned. What it has left behind may still wait.
+func (s *slot) end() {
+	f := s.deferral
+	f.locker.mu.Lock()
+	defer f.locker.mu.Unlock()
+	if s.ended = true; s.waits > 0 {
+		f.slots--
+	}
 }
 
 // close ends every function that does not run. The locker is closed.

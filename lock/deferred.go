@@ -153,8 +153,28 @@ func (d *Deferred) start() error {
 
 // put has a pool do the next step. The caller holds locker.mu.
 func (d *Deferred) put(p *pool, step func()) {
-	d.task.name, d.task.kind, d.task.do, d.pool = d.mutex.name, d.mutex.kind, step, p
+	d.task.name, d.task.kind, d.pool = d.mutex.name, d.mutex.kind, p
+	d.task.do = func() {
+		returned := false
+		defer func() {
+			if !returned {
+				d.crash(recover())
+			}
+		}()
+		step()
+		returned = true
+	}
 	p.put(&d.task)
+}
+
+// crash ends d after a panic in a step, or its runtime.Goexit: of f, of the store, or of an
+// observer.
+func (d *Deferred) crash(value any) {
+	p := &PanicError{}
+	if value != nil {
+		p = d.mutex.locker.newPanic("a deferred function", d.mutex.name, value)
+	}
+	d.finish(p)
 }
 
 // over returns the cause for which d must neither wait nor begin any more, or nil.
@@ -249,21 +269,16 @@ func (d *Deferred) deliver(r result) {
 // accept makes a lease of the result.
 func (d *Deferred) accept() {
 	l, r := d.mutex.locker, d.result
-	err := error(&PanicError{}) // remains after runtime.Goexit of an observer
-	defer func() {
-		if r.granted() {
-			l.deferral.accepted()
-		}
-		if err != nil {
-			d.finish(err)
-		}
-	}()
 	if r.panicked != nil {
-		err = r.panicked
+		d.finish(r.panicked)
 		return
 	}
-	var lease *Lease
-	if lease, err = l.conclude(&d.acquisition, r); err == nil {
+	if r.granted() {
+		defer l.deferral.accepted()
+	}
+	if lease, err := l.conclude(&d.acquisition, r); err != nil {
+		d.finish(err)
+	} else {
 		d.hold(lease)
 	}
 }
@@ -287,14 +302,9 @@ func (d *Deferred) run() {
 		d.giveBack()
 		return
 	}
-	err := error(&PanicError{}) // the result after runtime.Goexit
-	defer func() {
-		if p := recover(); p != nil {
-			err = d.mutex.locker.newPanic("a deferred function", d.mutex.name, p)
-		}
-		d.finish(err)
-	}()
-	err = use(d.mutex.locker.deferral.withSlot(d.acquisition.ctx), d.lease, d.f)
+	ctx, end := d.mutex.locker.deferral.withSlot(d.acquisition.ctx)
+	defer end()
+	d.finish(use(ctx, d.lease, d.f))
 }
 
 // tooLate returns why f must not be called although the lock was granted, or nil.

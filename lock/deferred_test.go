@@ -578,6 +578,38 @@ func TestPanicInADeferredFunction(t *testing.T) {
 	})
 }
 
+// A panic of the store, or its end of the goroutine, ends a deferred function whose lock is
+// requested at once, as one that waits, and leaves no lock.
+func TestPanicOfTheStoreInADeferredRequest(t *testing.T) {
+	for name, fault := range map[string]fault{"panic": panics, "panic after the grant": panicsLate, "Goexit": exits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, MaxRunning: 1})
+				store.set(func() { store.acquire = fault })
+				var p *lock.PanicError
+				d, err := l.Mutex("a").MaxWait(0).Go(t.Context(), never(t))
+				require.NoError(t, err)
+				require.ErrorAs(t, isOver(t, d), &p)
+				require.ErrorAs(t, isOver(t, deferOn(t, l, "a", never(t))), &p)
+				store.set(func() { store.acquire = nil })
+				time.Sleep(2 * time.Second)
+				held := lockNow(t, l.Mutex("a"))
+				store.set(func() { store.acquire = fault })
+				d, err = l.Mutex("a").Go(held.Context(), never(t))
+				require.NoError(t, err)
+				require.ErrorAs(t, isOver(t, d), &p, "once more")
+				store.set(func() { store.acquire = nil })
+				unlock(t, held)
+				d, err = l.Mutex("a").MaxWait(0).Go(t.Context(), func(context.Context) error { return nil })
+				require.NoError(t, err)
+				require.NoError(t, isOver(t, d))
+				assert.Zero(t, l.Stats().Deferred)
+			})
+		})
+	}
+}
+
 // An observer that ends its goroutine ends the acquisition, and leaves no lease.
 func TestGoexitOfAnObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -632,6 +664,55 @@ func TestLimitsOnDeferred(t *testing.T) {
 		}
 		require.NoError(t, <-blocked)
 	})
+}
+
+// What a function has left behind, and goes on waiting with its context, takes no slot and
+// leaves none free.
+func TestSlotOfAFunctionThatHasReturned(t *testing.T) {
+	for name, during := range map[string]bool{"a wait that began before": true, "a wait that begins after": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := locktest.New(t, lock.Config{MaxRunning: 1})
+				held := lockNow(t, l.Mutex("held"))
+				left := make(chan context.Context, 1)
+				wait := func() {
+					lease, err := l.Mutex("held").Lock(<-left)
+					if assert.NoError(t, err) {
+						unlock(t, lease)
+					}
+				}
+				require.NoError(t, deferOn(t, l, "first", func(ctx context.Context) error {
+					left <- context.WithoutCancel(ctx)
+					if during {
+						go wait()
+						time.Sleep(time.Second)
+					}
+					return nil
+				}).Wait(t.Context()))
+				if !during {
+					go wait()
+					time.Sleep(time.Second)
+				}
+				var running, most atomic.Int32
+				var all []*lock.Deferred
+				for _, name := range []string{"a", "b", "c", "d"} {
+					all = append(all, deferOn(t, l, name, func(context.Context) error {
+						most.Store(max(most.Load(), running.Add(1)))
+						if name == "b" {
+							unlock(t, held)
+						}
+						time.Sleep(time.Second)
+						running.Add(-1)
+						return nil
+					}))
+				}
+				for _, d := range all {
+					require.NoError(t, d.Wait(t.Context()))
+				}
+				assert.EqualValues(t, 1, most.Load())
+			})
+		})
+	}
 }
 
 // At most MaxRunning functions run, and no further lock is requested before a slot is

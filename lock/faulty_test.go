@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,21 @@ func down(context.Context, func() error) error { return unavailable{untouched: t
 
 // broken is the fault of a store that fails permanently.
 func broken(context.Context, func() error) error { return fmt.Errorf("no such user") }
+
+// panics is the fault of a store that panics before it has done anything, and panicsLate of one
+// that does so after it.
+func panics(context.Context, func() error) error { panic("a hook's") }
+
+func panicsLate(_ context.Context, do func() error) error {
+	_ = do()
+	panic("a hook's")
+}
+
+// exits is the fault of a store that ends the goroutine.
+func exits(context.Context, func() error) error {
+	runtime.Goexit()
+	return nil
+}
 
 // times returns a fault that ends after n requests.
 func times(n int, f fault) fault {

@@ -145,6 +145,12 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })()
+	granted := false
+	defer func() { // also after a panic, or the runtime.Goexit of an observer
+		if !granted {
+			l.giveBack(ctx)
+		}
+	}()
 	for _, member := range m.sorted {
 		left := member.maxWait.limit()
 		if wait < forever {
@@ -152,16 +158,15 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		}
 		lease, err := member.acquire(waiting, left)
 		if err != nil {
-			l.giveBack(ctx)
 			return nil, err
 		}
 		l.add(lease)
 		waiting = lease.own().with(waiting) //nolint:fatcontext // a value for each lock
 	}
 	if err := l.Err(); err != nil {
-		l.giveBack(ctx)
 		return nil, err
 	}
+	granted = true
 	return &Lease{holding: l}, nil
 }
 

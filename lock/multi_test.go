@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
 func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
@@ -289,4 +291,56 @@ func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
+}
+
+// If the acquisition of a member panics or ends its goroutine, the members before it are released.
+func TestMultiGivesBackAfterAPanic(t *testing.T) {
+	exit := func(int) (time.Duration, bool) {
+		runtime.Goexit()
+		return 0, false
+	}
+	for name, test := range map[string]struct {
+		fault    fault
+		options  lock.Options
+		observer observe.Observer
+	}{
+		"a panic of the store":      {fault: panics},
+		"a panic after the grant":   {fault: panicsLate},
+		"a Goexit of the store":     {fault: exits},
+		"a Goexit of Options.Retry": {options: lock.Options{Retry: exit}},
+		"a Goexit of the observer": {observer: observe.Observer{Acquired: func(_ context.Context, a observe.Acquired) {
+			if a.Name == "b" {
+				runtime.Goexit()
+			}
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				other := server.Locker(t, lock.Config{})
+				first := server.Locker(t, lock.Config{})
+				second, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Observer: &test.observer})
+				store.set(func() { store.acquire = test.fault })
+				var held *lock.Lease
+				if test.options.Retry != nil {
+					held = lockNow(t, other.Mutex("b"))
+				}
+				var work sync.WaitGroup
+				work.Go(func() {
+					defer func() { _ = recover() }()
+					_, err := lock.All(first.Mutex("a"), second.Mutex("b").With(test.options)).Lock(t.Context())
+					t.Errorf("Lock returned %v", err)
+				})
+				work.Wait()
+				synctest.Wait()
+				if held != nil {
+					unlock(t, held)
+				}
+				assert.Zero(t, first.Stats().Leases.Held)
+				time.Sleep(2 * time.Second)
+				unlock(t, lockNow(t, other.Mutex("a")))
+				unlock(t, lockNow(t, other.Mutex("b")))
+			})
+		})
+	}
 }

@@ -69,7 +69,8 @@ func (r *request) acquire(ctx context.Context) (g grant, err error) {
 // release lowers the owner's holds to hold.Count in the store. It is repeated like an
 // acquisition. Once an attempt may have been applied, the answer that the owner has no
 // hold counts as success. That is right unless the lock was lost just before. held is
-// false if the lock was certainly lost.
+// false if the lock was certainly lost, or if the store has refused permits that are owed: it
+// remembers those that it has taken back.
 //
 // If the store does not answer before the limit, the cleanup continues, but not if the
 // owner keeps holds, or the lock is to stay taken. The cleanup would end those too, and
@@ -102,7 +103,7 @@ func (r *request) releaseWithin(u limit) (held bool, err error) {
 		cancel()
 		if err == nil {
 			l.confirmed.add(h)
-			return held || maybe, nil
+			return held || maybe && !h.Semaphore.Owed, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
 		if !errors.Is(err, ErrUnavailable) || !u.sleep(pauseAfter(try)) {

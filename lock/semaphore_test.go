@@ -277,3 +277,15 @@ func TestAReleaseOfPermitsIsRepeatedForAnHour(t *testing.T) {
 		assert.Equal(t, int64(5), available)
 	})
 }
+
+// A release of permits that the store has refused twice, the first time without an answer, is
+// an error.
+func TestRefusedReleaseWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, theirs, f := semaphoreOn(t, lock.Config{})
+		require.NoError(t, theirs.AddPermits(t.Context(), driver.MaxCount-5))
+		f.set(func() { f.release = times(1, cut) })
+		require.ErrorIs(t, s.Release(t.Context(), 1), lock.ErrOverflow)
+		assert.EqualValues(t, driver.MaxCount, available(t, theirs))
+	})
+}

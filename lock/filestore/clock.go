@@ -3,7 +3,9 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -65,8 +68,9 @@ func uptime() time.Duration {
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
 
 // openClock returns the base of the folder's clock, and sets it for the first store since the
-// start of the system.
-func openClock(ctx context.Context, dir *folder, s system) (base int64, err error) {
+// start of the system: to own, which is the base of a store that was opened before the clock was
+// deleted, or 0.
+func openClock(ctx context.Context, dir *folder, s system, own int64) (base int64, err error) {
 	f, err := dir.open(ctx, pathOfClock, true)
 	if err != nil {
 		return 0, err
@@ -82,8 +86,29 @@ func openClock(ctx context.Context, dir *folder, s system) (base int64, err erro
 	if started(c.system) == started(s.id) {
 		return 0, fmt.Errorf("the folder is in use by another version of leasewheel, or in another time namespace (%q, not %q)", c.system, s.id)
 	}
-	c = clock{s.id, max(s.wall().UnixMicro(), c.sweep) - s.uptime().Microseconds(), c.sweep}
+	c = clock{s.id, cmp.Or(own, max(s.wall().UnixMicro(), c.sweep)-s.uptime().Microseconds()), c.sweep}
 	return c.base, f.write(encode(c.code))
+}
+
+// errOtherClock is permanent: each of two clocks takes what the other's stores hold for that of
+// an earlier start of the system.
+var errOtherClock = errors.New("the folder's clock was deleted, and made anew by another process: start this one again")
+
+// checkClock returns an error if the folder's clock is not the store's any more. It restores one
+// that was deleted.
+func (s *Store) checkClock(ctx context.Context) error {
+	var c clock
+	s.contents(pathOfClock, func(b []byte) { decode(b, c.code) })
+	if c.base == s.base {
+		return nil
+	}
+	switch base, err := openClock(ctx, s.folder, s.system, s.base); {
+	case err != nil:
+		return fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)
+	case base != s.base:
+		return fmt.Errorf("filestore: %w: %w", driver.ErrNotDone, errOtherClock)
+	}
+	return nil
 }
 
 // started returns which start of the system an id is of.

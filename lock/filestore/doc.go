@@ -25,7 +25,12 @@
 // the system's time since its start, which no one sets and which includes suspend. With the next
 // start of the system all locks have ended, so nothing is synced to the disk. Fencing tokens grow
 // beyond that: they begin with the clock in µs. Only if that was set back, and the folder is lost
-// or damaged by a power failure, may they shrink. To delete the folder is to lose the locks.
+// or damaged by a power failure, may they shrink.
+//
+// To delete what is in the folder is to lose the locks. Processes that have it open exclude each
+// other again, and those that are started later; but if one of these has made a new clock before, the
+// requests of the others fail until they are started again. So do those of all processes that had a
+// folder open which was itself deleted.
 //
 // # Files
 //
@@ -55,7 +60,7 @@ package filestore
 // Tests: store_test.go, killed_test.go. Planted: 229.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 230.
+// Tests: store_test.go. Planted: 196, 230.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

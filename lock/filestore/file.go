@@ -79,17 +79,36 @@ func openAt(dir int, name string, create bool) (fd int, err error) {
 	if create {
 		flags |= unix.O_CREAT
 	}
-	for {
+	for made := false; ; {
 		fd, err = unix.Openat(dir, name, flags, 0o600)
 		switch {
-		case errors.Is(err, unix.ENOENT) && create:
-			if err := unix.Mkdirat(dir, path.Dir(name), 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		case errors.Is(err, unix.ENOENT) && create && !made:
+			if err := makeFolder(dir, path.Dir(name)); err != nil {
 				return 0, err
 			}
+			made = true
 		case !errors.Is(err, unix.EINTR):
 			return fd, err
 		}
 	}
+}
+
+// makeFolder makes a folder in dir, and those that it is in. They may have been deleted, and so
+// may dir itself.
+func makeFolder(dir int, name string) error {
+	if name == "." {
+		return unix.ENOENT
+	}
+	err := unix.Mkdirat(dir, name, 0o700)
+	if errors.Is(err, unix.ENOENT) {
+		if err = makeFolder(dir, path.Dir(name)); err == nil {
+			err = unix.Mkdirat(dir, name, 0o700)
+		}
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }
 
 // lock waits for the file's lock, and returns an error if a context has ended by then. It tries

@@ -55,16 +55,18 @@ func decode(b []byte, code func(*machine.Coder)) bool {
 	return !c.Bad && len(c.Bytes) == 0
 }
 
-// read decodes a record. Of one that was stored before the system was started, and of one that
-// a power failure has damaged, the token is left, if anything.
-func (r *record) read(b []byte, boot int64) {
+// read decodes a record, and reports whether it is of the clock boot. Of one that was stored
+// before the system was started, and of one that a power failure has damaged, the token is left,
+// if anything.
+func (r *record) read(b []byte, boot int64) (current bool) {
 	if len(b) > 0 && !decode(b, r.code) {
 		*r = record{}
 	}
-	if r.boot != boot {
+	if current = r.boot == boot; !current {
 		r.state.Lose()
 		r.boot, r.waits, r.of = boot, nil, nil
 	}
+	return current
 }
 
 // stores returns the other stores that hold the lock or wait for it: holders first.

@@ -79,7 +79,7 @@ func open(path string, system system) (_ *Store, err error) {
 	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func() {}}
 	ending, end := context.WithCancelCause(context.Background())
 	s.folder, s.end = &folder{fd, ending, system.pwrite}, end
-	if s.base, err = openClock(ending, s.folder, system); err == nil {
+	if s.base, err = openClock(ending, s.folder, system, 0); err == nil {
 		s.peers, err = system.peers(fd, s.id, s.receive, s.missed)
 	}
 	if err != nil {
@@ -178,10 +178,12 @@ func (s *Store) change(ctx context.Context, name string, change change) error {
 	if err != nil {
 		return err
 	}
-	w := s.load(f)
-	w.name = name
-	w.change(change)
-	err = w.save()
+	w, err := s.load(ctx, f)
+	if err == nil {
+		w.name = name
+		w.change(change)
+		err = w.save()
+	}
 	f.close()
 	if err != nil {
 		return err
@@ -208,12 +210,17 @@ type outgoing struct {
 	message
 }
 
-// load reads the record of a file.
-func (s *Store) load(f *file) *work {
+// load reads the record of a file. One that is not of the store's clock shows that the folder may
+// have another one.
+func (s *Store) load(ctx context.Context, f *file) (*work, error) {
 	w := &work{s: s, file: f}
-	w.read(f.content, s.base)
+	if !w.read(f.content, s.base) {
+		if err := s.checkClock(ctx); err != nil {
+			return nil, err
+		}
+	}
 	w.state.Listening = w.listening
-	return w
+	return w, nil
 }
 
 // save stores the record, unless it is as before.

@@ -523,3 +523,68 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))
 }
+
+// After the deletion of what is in a folder, or of its clock alone, all processes that go on to
+// use it use one clock. One that cannot, as another has made a new clock meanwhile, is granted
+// nothing: it would not see the other's locks.
+func TestAFolderThatIsEmptied(t *testing.T) {
+	for name, pattern := range map[string]string{"all": "*", "its clock": pathOfClock} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+				slewed := system
+				slewed.wall = func() time.Time { return time.Now().Add(time.Second) }
+				remove := func() {
+					paths, err := filepath.Glob(filepath.Join(folder, pattern))
+					require.NoError(t, err)
+					require.NotEmpty(t, paths)
+					for _, path := range paths {
+						require.NoError(t, os.RemoveAll(path))
+					}
+				}
+				first := openIn(t, folder, system)
+				acquire(t, first, hold(driver.KindMutex, "held", "me:1"))
+				remove()
+				require.Equal(t, driver.Granted, acquire(t, first, hold(driver.KindMutex, "a", "me:2")).Verdict)
+				second := openIn(t, folder, slewed)
+				require.Equal(t, driver.Refused, acquire(t, second, hold(driver.KindMutex, "a", "you:1")).Verdict)
+				require.Equal(t, driver.Granted, acquire(t, second, hold(driver.KindMutex, "b", "you:2")).Verdict)
+				require.Equal(t, driver.Refused, acquire(t, first, hold(driver.KindMutex, "b", "me:3")).Verdict)
+
+				remove()
+				third := openIn(t, folder, slewed)
+				slewed.wall = func() time.Time { return time.Now().Add(time.Minute) }
+				remove()
+				fourth := openIn(t, folder, slewed)
+				require.Equal(t, driver.Granted, acquire(t, fourth, hold(driver.KindMutex, "c", "you:3")).Verdict)
+				for _, s := range []*Store{first, second, third} {
+					for _, of := range []string{"c", "new"} {
+						a, err := s.Acquire(t.Context(), hold(driver.KindMutex, of, "me:4"))
+						require.ErrorIs(t, err, driver.ErrNotDone, "broken promise: %s is granted: %v", of, a)
+						require.NotErrorIs(t, err, driver.ErrUnavailable, "no waiting mends it")
+					}
+				}
+				again := openIn(t, folder, system)
+				require.Equal(t, driver.Refused, acquire(t, again, hold(driver.KindMutex, "c", "you:4")).Verdict)
+			})
+		})
+	}
+}
+
+// A store whose folder was deleted fails its requests, and closes.
+func TestAFolderThatIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir() + "/locks"
+		s := openIn(t, folder, bubbled("bubble", newMailboxes()))
+		acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+		require.NoError(t, os.RemoveAll(folder))
+		for _, name := range []string{"a", "b"} {
+			_, err := s.Acquire(t.Context(), hold(driver.KindMutex, name, "me:1"))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorIs(t, err, driver.ErrNotDone)
+			require.ErrorIs(t, err, unix.ENOENT)
+		}
+		time.Sleep(5 * sweepEvery)
+		require.NoError(t, s.Close())
+	})
+}

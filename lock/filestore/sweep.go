@@ -108,7 +108,13 @@ func (s *Store) tidyFile(path string) (left, ok bool) {
 	if err != nil {
 		return true, errors.Is(err, unix.ENOENT)
 	}
-	w := s.load(f)
+	ctx, cancel := context.WithTimeout(s.ending, sweepWait)
+	defer cancel()
+	w, err := s.load(ctx, f)
+	if err != nil {
+		f.close()
+		return true, false
+	}
 	w.change(tidy)
 	ends, end := w.state.Ends()
 	if end && ends.Before(s.now()) && len(w.waits) == 0 {

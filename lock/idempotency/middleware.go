@@ -22,7 +22,7 @@ type Config struct {
 	// Scope returns whose key it is, such as the account that was authenticated: the same key of
 	// another scope is another key. Without it all clients share their keys, and one that knows
 	// another's key and request gets its reply. A handler of several hosts includes r.Host: it is
-	// not compared otherwise, since proxies change it.
+	// not compared otherwise, since proxies change it. It may read the body, or the form.
 	Scope func(r *http.Request) string
 
 	// Optional lets requests without a key pass to the handler. Otherwise the answer is 400.
@@ -133,11 +133,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "the body cannot be read")
 		return
 	}
-	scope := ""
-	if h.config.Scope != nil {
-		scope = h.config.Scope(r)
-	}
-	name := hash([]byte(scope), []byte(key))
+	name := hash([]byte(h.scope(r, body)), []byte(key))
 	// Both targets: outer handlers change the URL, as http.StripPrefix does, and a test may have no other.
 	fingerprint := hash([]byte(r.Method), []byte(r.RequestURI), []byte(r.URL.RequestURI()), body)
 	q := &request{r, key, hex.EncodeToString(name), body, fingerprint}
@@ -161,6 +157,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.unavailable(w, q, err)
 	default:
 		h.hold(w, q, lease)
+	}
+}
+
+// scope returns whose key it is.
+func (h *handler) scope(r *http.Request, body []byte) string {
+	if h.config.Scope == nil {
+		return ""
+	}
+	scoped, remove := withBody(r.Context(), r, body)
+	defer remove()
+	return h.config.Scope(scoped)
+}
+
+// withBody returns a copy of a request whose body was read, for another reader. remove removes
+// the files of a form that is parsed with it: the server removes those of its own request alone.
+func withBody(ctx context.Context, r *http.Request, body []byte) (_ *http.Request, remove func()) {
+	c := r.WithContext(ctx)
+	c.Body, c.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return c, func() {
+		if form := c.MultipartForm; form != nil && form != r.MultipartForm {
+			_ = form.RemoveAll()
+		}
 	}
 }
 
@@ -227,15 +245,8 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	if previous.Token != 0 && previous.Token != begun.Token && h.config.Interrupted != nil {
 		next = h.config.Interrupted
 	}
-	inner := q.WithContext(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}))
-	inner.Body = io.NopCloser(bytes.NewReader(q.body))
-	inner.ContentLength = int64(len(q.body))
-	defer func() {
-		// The server removes the files of its own request's form, and not of this copy's.
-		if form := inner.MultipartForm; form != nil && form != q.MultipartForm {
-			_ = form.RemoveAll()
-		}
-	}()
+	inner, remove := withBody(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}), q.Request, q.body)
+	defer remove()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
 	if answer.large {

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -548,6 +549,45 @@ func TestScopeAndKeep(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, "3", post(h, "k", "body", as("ann")).Body.String())
 	})
+}
+
+// A scope may be read from the body. The handler gets the same body, and the same form.
+func TestScopeInTheBody(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	t.Setenv("TMP", folder) // on Windows
+	var multi strings.Builder
+	form := multipart.NewWriter(&multi)
+	require.NoError(t, form.WriteField("account", "ann"))
+	file, err := form.CreateFormFile("picture", "picture")
+	require.NoError(t, err)
+	_, err = io.WriteString(file, "a picture")
+	require.NoError(t, err)
+	require.NoError(t, form.Close())
+	for _, test := range []struct{ kind, body string }{
+		{"application/x-www-form-urlencoded", "account=ann&n=1"},
+		{form.FormDataContentType(), multi.String()},
+	} {
+		var scope, account, body string
+		c := idempotency.Config{Scope: func(r *http.Request) string {
+			_ = r.ParseMultipartForm(1)
+			scope = r.FormValue("account")
+			return scope
+		}}
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(_ http.ResponseWriter, r *http.Request) {
+			text, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			account, body = r.FormValue("account"), string(text)
+		})
+		post(h, "k", test.body, func(r *http.Request) { r.Header.Set("Content-Type", test.kind) })
+		assert.Equal(t, "ann", scope)
+		assert.Equal(t, "ann", account)
+		assert.Equal(t, test.body, body)
+		files, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		require.Empty(t, files)
+	}
 }
 
 // Without fencing tokens a paused process could store its reply: the middleware refuses.
