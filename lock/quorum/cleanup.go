@@ -30,18 +30,19 @@ type cleanup struct {
 	store *Store
 	node  *node
 
-	mu     sync.Mutex
-	groups map[string]*backlog // by group; guarded by mu
+	mu sync.Mutex
+	// groups has the backlog of each group while its run goes on; after Close, those of which
+	// run has left some to their TTL. Guarded by mu.
+	groups map[string]*backlog
 }
 
 // backlog has the leftovers of one group. One goroutine repeats those that were not final,
-// while there are any, until the node has confirmed them or the store is closed.
+// until the node has confirmed them or the store is closed.
 type backlog struct {
 	*cleanup
+	group string
 
-	mu        sync.Mutex
-	leftovers []leftover    // guarded by mu; in the order of arrival
-	running   bool          // guarded by mu
+	leftovers []leftover    // guarded by cleanup.mu; in the order of arrival
 	changed   chan struct{} // has room for one; sent to when leftovers grows
 
 	// failures counts the requests without an answer since the last one with an answer.
@@ -55,17 +56,8 @@ func (c *cleanup) init(s *Store, n *node) {
 	c.groups = make(map[string]*backlog)
 }
 
-// backlog returns the backlog of the hold's group.
-func (c *cleanup) backlog(h *driver.Hold) *backlog {
-	group := c.node.Group(h.Name, h.Kind)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.groups[group]
-	if b == nil {
-		b = &backlog{cleanup: c, changed: make(chan struct{}, 1)}
-		c.groups[group] = b
-	}
-	return b
+func newBacklog(c *cleanup, group string) *backlog {
+	return &backlog{cleanup: c, group: group, changed: make(chan struct{}, 1)}
 }
 
 // end releases a hold, in the background: now, and again at final unless that is zero.
@@ -74,19 +66,19 @@ func (c *cleanup) end(h *driver.Hold, final time.Time) {
 	o := leftover{hold: *h, final: final}
 	c.store.work.Go(func() {
 		if confirmed, _ := c.release(&o); !confirmed {
-			c.backlog(h).put(o)
+			c.put(o)
 		}
 	})
 }
 
 // follow schedules another release of a hold whose release the node did not answer.
 func (c *cleanup) follow(h *driver.Hold, final time.Time) {
-	c.backlog(h).put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
+	c.put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
 }
 
 // check schedules a release of a hold at final only.
 func (c *cleanup) check(h *driver.Hold, final time.Time) {
-	c.backlog(h).put(leftover{hold: *h, final: final, due: final})
+	c.put(leftover{hold: *h, final: final, due: final})
 }
 
 // release sends the release of the hold once. It reports whether the release was final,
@@ -116,21 +108,24 @@ func cleanupPause(try int) time.Duration {
 	return backoff.Pause(try, 20*time.Millisecond, 640*time.Millisecond)
 }
 
-// put adds a leftover, and starts run if it is not running.
-func (w *backlog) put(o leftover) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.leftovers) >= mostLeftovers {
-		w.leftovers = w.leftovers[1:]
+// put adds a leftover to the backlog of its group. The first one starts run.
+func (c *cleanup) put(o leftover) {
+	group := c.node.Group(o.hold.Name, o.hold.Kind)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.groups[group]
+	if b == nil {
+		b = newBacklog(c, group)
+		c.groups[group] = b
+		c.store.work.Go(b.run)
 	}
-	w.leftovers = append(w.leftovers, o)
+	if len(b.leftovers) >= mostLeftovers {
+		b.leftovers = b.leftovers[1:]
+	}
+	b.leftovers = append(b.leftovers, o)
 	select {
-	case w.changed <- struct{}{}:
+	case b.changed <- struct{}{}:
 	default:
-	}
-	if !w.running {
-		w.running = true
-		w.store.work.Go(w.run)
 	}
 }
 
@@ -175,12 +170,21 @@ func (w *backlog) pace(err error) {
 	w.failures++
 }
 
+// ended drops the backlog if it has no leftovers: then run ends, and the next leftover starts
+// another one. The caller holds mu.
+func (w *backlog) ended() bool {
+	if len(w.leftovers) > 0 {
+		return false
+	}
+	delete(w.groups, w.group)
+	return true
+}
+
 // earliest returns when the next leftover is due. Without one, run ends.
 func (w *backlog) earliest() (due time.Time, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.leftovers) == 0 {
-		w.running = false
+	if w.ended() {
 		return time.Time{}, false
 	}
 	return w.leftovers[w.first()].due, true
@@ -242,14 +246,12 @@ func (w *backlog) releaseLast() {
 	}
 }
 
-// takeLast removes a leftover for its last release. Without one run ends, and the next
-// leftover starts it again; after the end of ctx the rest are left to their TTL, and so
-// are later ones.
+// takeLast removes a leftover for its last release. Without one run ends. After the end of ctx
+// it ends, too: the rest are left to their TTL, and so are later ones.
 func (w *backlog) takeLast(ctx context.Context) (o leftover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running = len(w.leftovers) > 0
-	if !w.running || ctx.Err() != nil {
+	if w.ended() || ctx.Err() != nil {
 		return leftover{}, false
 	}
 	return w.remove(w.first()), true

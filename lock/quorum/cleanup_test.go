@@ -2,7 +2,10 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,24 +25,53 @@ func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	s := &Store{config: Config{}.withDefaults()}
 	s.open, s.shut = context.WithCancel(t.Context())
 	n := &node{Store: released{}}
-	n.cleanup.init(s, n)
-	w := n.cleanup.backlog(&driver.Hold{})
-	w.leftovers, w.running = []leftover{{}}, true
+	c := &n.cleanup
+	c.init(s, n)
 	s.shut()
-	_, ok := w.takeLast(t.Context())
+	backlogOf := func(left ...leftover) *backlog {
+		b := newBacklog(c, "")
+		b.leftovers = left
+		c.groups[""] = b
+		return b
+	}
+	b := backlogOf(leftover{})
+	_, ok := b.takeLast(t.Context())
 	require.True(t, ok)
-	_, ok = w.takeLast(t.Context())
+	_, ok = b.takeLast(t.Context())
 	require.False(t, ok)
-	w.put(leftover{})
+	c.put(leftover{})
 	s.work.Wait()
-	require.Empty(t, w.leftovers)
+	require.Empty(t, c.groups)
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.leftovers, w.running = []leftover{{}}, true
-	_, ok = w.takeLast(over)
+	b = backlogOf(leftover{})
+	_, ok = b.takeLast(over)
 	require.False(t, ok)
-	w.put(leftover{})
+	c.put(leftover{})
 	s.work.Wait()
-	require.Len(t, w.leftovers, 2, "they are left to their TTL")
+	require.Len(t, b.leftovers, 2, "they are left to their TTL")
+}
+
+// grouped is a node whose locks have a group each.
+type grouped struct{ released }
+
+func (grouped) Group(name string, _ any) string { return name }
+
+// Nothing is left of a group once its leftovers are released: a node may have other groups all
+// the time, as a cluster in which addresses change.
+func TestNothingIsLeftOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{config: Config{}.withDefaults()}
+		s.open, s.shut = context.WithCancel(t.Context())
+		n := &node{Store: grouped{}}
+		n.cleanup.init(s, n)
+		for i := range 1000 {
+			h := &driver.Hold{Name: fmt.Sprint(i), TTL: time.Minute}
+			n.cleanup.follow(h, time.Time{})
+			n.cleanup.check(h, time.Now().Add(time.Second))
+		}
+		s.work.Wait()
+		require.Empty(t, n.cleanup.groups)
+	})
 }

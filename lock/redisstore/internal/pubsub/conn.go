@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -419,8 +420,8 @@ func (cn *conn) ping() error {
 	}
 }
 
-// breakDown ends the conn. Confirmed channels move to another conn; the others fail with
-// err. Only the first call has an effect.
+// breakDown ends the conn. Confirmed channels move to another conn, in their order; the others
+// fail with err. Only the first call has an effect.
 func (cn *conn) breakDown(err error) {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -440,6 +441,7 @@ func (cn *conn) breakDown(err error) {
 			unconfirmed = append(unconfirmed, c)
 		}
 	}
+	slices.SortFunc(lost, func(a, b *channel) int { return cmp.Compare(a.number, b.number) })
 	if len(lost) > 0 && s.ctx.Err() == nil {
 		s.work.Go(func() { s.move(lost) })
 	}

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -165,4 +166,86 @@ func monitor(t *testing.T, server *redistest.Server) *bufio.Scanner {
 	require.True(t, lines.Scan(), "%v", lines.Err())
 	require.Equal(t, "+OK", lines.Text())
 	return lines
+}
+
+// The channels of a broken connection are subscribed to again in the order of each waiter.
+func TestChannelsMoveInOrder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	defer s.Close()
+	commands := monitor(t, server)
+	const waiters = 20
+	for i := range waiters {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		sub, err := s.Subscribe(ctx, waiter(i), func(driver.Notice) {})
+		cancel()
+		require.NoError(t, err)
+		defer sub.Close()
+	}
+	subscribed(t, commands, 3*waiters)
+	require.NoError(t, client.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+	requireInOrder(t, subscribed(t, commands, 3*waiters))
+}
+
+// Of several waiters that come at the same time, one subscribes to all the channels that they
+// share, in their order.
+func TestSharedChannelsBeginInOrder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	defer s.Close()
+	commands := monitor(t, server)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const rounds = 500
+	for i := range rounds {
+		var work sync.WaitGroup
+		start := make(chan struct{})
+		for range 4 {
+			work.Go(func() {
+				<-start
+				sub, err := s.Subscribe(ctx, waiter(i), func(driver.Notice) {})
+				if assert.NoError(t, err) {
+					t.Cleanup(sub.Close)
+				}
+			})
+		}
+		close(start)
+		work.Wait()
+	}
+	requireInOrder(t, subscribed(t, commands, 3*rounds))
+}
+
+// waiter returns the channels of a waiter, in their order.
+func waiter(i int) (handlers []Handler) {
+	for _, part := range []string{"a", "b", "c"} {
+		handlers = append(handlers, Handler{Channel: Channel{Name: fmt.Sprint(i, part)}})
+	}
+	return handlers
+}
+
+// subscribed returns the next so many channels to which clients subscribe.
+func subscribed(t *testing.T, commands *bufio.Scanner, channels int) (names []string) {
+	t.Helper()
+	for len(names) < channels {
+		require.True(t, commands.Scan(), "%v", commands.Err())
+		if _, list, subscribes := strings.Cut(strings.ToLower(commands.Text()), `"subscribe" `); subscribes {
+			names = append(names, strings.Fields(strings.ReplaceAll(list, `"`, ""))...)
+		}
+	}
+	return names
+}
+
+// requireInOrder requires that the channels of each waiter are in its order.
+func requireInOrder(t *testing.T, names []string) {
+	t.Helper()
+	last := make(map[string]string) // of each waiter
+	for _, name := range names {
+		of, part := name[:len(name)-1], name[len(name)-1:]
+		require.Less(t, last[of], part, "%v", names)
+		last[of] = part
+	}
 }

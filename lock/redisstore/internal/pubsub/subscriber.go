@@ -44,6 +44,7 @@ type Subscriber struct {
 	mu       sync.Mutex
 	conns    map[string]*conn     // the unbroken ones, by node
 	channels map[Channel]*channel // those with a listener
+	made     uint64               // how many channels were made
 }
 
 // ErrClosed is the error of subscribing on a closed store.
@@ -97,6 +98,7 @@ type Handler struct {
 // channel is one channel with its listeners.
 type channel struct {
 	Channel
+	number    uint64 // by which channels are ordered: a waiter's have theirs in its order
 	listeners map[*listener]struct{}
 	conn      *conn // carries the channel; nil while the channel moves
 
@@ -142,21 +144,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, handlers []Handler, notify f
 	if err := ctx.Err(); err != nil { // the confirmation might come before it is looked at
 		return nil, fault.Classify(err)
 	}
-	sub := &subscription{subscriber: s}
-	var added []*channel
-	for _, h := range handlers {
-		l, first, err := s.addListener(h, notify)
-		if err != nil {
-			s.attachAll(ctx, added) // others may listen to them by now
-			sub.Close()
-			return nil, err
-		}
-		sub.listeners = append(sub.listeners, l)
-		if first {
-			added = append(added, l.channel)
-		}
+	sub, err := s.subscribe(ctx, handlers, notify)
+	if err != nil {
+		return nil, err
 	}
-	s.attachAll(ctx, added)
 	if err := sub.confirmed(ctx); err != nil {
 		sub.Close()
 		return nil, err
@@ -164,9 +155,30 @@ func (s *Subscriber) Subscribe(ctx context.Context, handlers []Handler, notify f
 	return sub, nil
 }
 
+// subscribe adds the listeners of a waiter, all in one step: of two waiters with the same
+// channels, one subscribes to all of them, in their order.
+func (s *Subscriber) subscribe(ctx context.Context, handlers []Handler, notify func(driver.Notice)) (*subscription, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	sub := &subscription{subscriber: s}
+	var added []*channel
+	for _, h := range handlers {
+		l, first := s.addListener(h, notify)
+		sub.listeners = append(sub.listeners, l)
+		if first {
+			added = append(added, l.channel)
+		}
+	}
+	s.attachAll(ctx, added)
+	return sub, nil
+}
+
 // attachAll subscribes to the channels of a waiter in the background, to those of a node
 // together. The connection carries the channels of other callers, so it must not end with the
-// first caller's context. A longer deadline of the caller is kept.
+// first caller's context. A longer deadline of the caller is kept. The caller holds mu.
 func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 	if len(added) == 0 {
 		return
@@ -174,14 +186,6 @@ func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 	by := time.Now().Add(attachWithin)
 	if deadline, ok := ctx.Deadline(); ok && deadline.After(by) {
 		by = deadline
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		for _, c := range added {
-			s.failed(c, ErrClosed)
-		}
-		return
 	}
 	s.work.Go(func() {
 		ctx, cancel := context.WithDeadline(s.ctx, by)
@@ -215,22 +219,18 @@ func (sub *subscription) confirmed(ctx context.Context) error {
 }
 
 // addListener adds a listener. added is true for the channel's first listener, whose
-// caller has to subscribe to the channel at the server.
-func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *listener, added bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		return nil, false, ErrClosed
-	}
+// caller has to subscribe to the channel at the server. The caller holds mu.
+func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *listener, added bool) {
 	c := s.channels[h.Channel]
 	if c == nil {
 		added = true
-		c = &channel{Channel: h.Channel, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+		s.made++
+		c = &channel{Channel: h.Channel, number: s.made, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
 		s.channels[h.Channel] = c
 	}
 	l = &listener{channel: c, parse: h.Parse, notify: notify}
 	c.listeners[l] = struct{}{}
-	return l, added, nil
+	return l, added
 }
 
 // Close ends the subscription, and in the background each channel that has no other listener:
