@@ -53,7 +53,8 @@ func TestCheck(t *testing.T) {
 
 	exec(t, s, "ALTER TABLE checked.locks SET UNLOGGED")
 	examine(t, store, "unlogged")
-	exec(t, s, "CREATE ROLE guest LOGIN; GRANT USAGE ON SCHEMA checked TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA checked TO guest")
+	role(t, s, "guest")
+	exec(t, s, "GRANT USAGE ON SCHEMA checked TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA checked TO guest")
 	guest := open(t, s, pgstore.Config{Schema: "checked"}, func(c *pgxpool.Config) { c.ConnConfig.User = "guest" })
 	examine(t, guest, "rights", "unlogged")
 	_, err = store.Check(t.Context(), driver.CheckOptions{TTL: -1})
