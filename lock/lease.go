@@ -20,7 +20,7 @@ type holding interface {
 	state() state
 	tokens() []int64
 	// release ends one hold of each lock. used is false if the caller has not received the
-	// lease, for which [Options.MinHold] does not count then.
+	// lease, or has discarded it: [Options.MinHold] does not count then.
 	release(limitOf func(*Locker) limit, used bool) error
 }
 
@@ -88,6 +88,12 @@ func (l *Lease) Owner() string { return l.holding.state().Owner() }
 // means that the lease had ended before, so another holder may have been active.
 func (l *Lease) Unlock(ctx context.Context) error {
 	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
+}
+
+// Discard is [Lease.Unlock] of a lease whose work has not begun: the lock is free at once, also
+// before [Options.MinHold] is over, unless another hold of its owner was used.
+func (l *Lease) Discard(ctx context.Context) error {
+	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, false)
 }
 
 // unlock is Unlock with a limit for each locker; see holding.release.

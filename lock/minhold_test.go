@@ -67,8 +67,8 @@ func TestMinHold(t *testing.T) {
 	}
 }
 
-// A lock that its caller did not receive is free at once: one of several of which another is taken,
-// and that of a deferred function that is cancelled before it begins.
+// A lock that its caller did not receive, or has discarded, is free at once: one of several of which
+// another is taken, and that of a deferred function that is cancelled before it begins.
 func TestMinHoldOfUnusedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
@@ -80,6 +80,11 @@ func TestMinHoldOfUnusedLocks(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		unlock(t, lockNow(t, other.Mutex("a")))
 		require.NoError(t, taken.Unlock(t.Context()))
+
+		unused := lockNow(t, l.Mutex("a").With(keep))
+		require.NoError(t, unused.Discard(t.Context()))
+		require.ErrorIs(t, unused.Unlock(t.Context()), lock.ErrNotHeld)
+		unlock(t, lockNow(t, other.Mutex("a")))
 
 		// The function is cancelled while its request is in flight.
 		var late *lock.Deferred

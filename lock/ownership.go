@@ -301,7 +301,7 @@ func (m *contextMutex) unlock() {
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
 // unlock releases one hold within the limit. The last one ends the ownership. used is false
-// if the caller has not received the lease.
+// if the caller has not received the lease, or has discarded it.
 func (o *ownership) unlock(u limit, used bool) error {
 	l := o.locker
 	if used {

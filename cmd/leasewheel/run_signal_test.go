@@ -36,6 +36,23 @@ func TestRunForwardsSignals(t *testing.T) {
 	assert.Equal(t, 9, p.Wait())
 }
 
+// A command that is not stopped by Ctrl-Z goes on, and leasewheel with it: stopped alone, it would
+// renew the lock no more while the command works.
+func TestRunIsNotStoppedWithoutItsCommand(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, runLock("job", sh(`trap 'echo TSTP' TSTP; trap 'echo USR1; kill -KILL $!; exit 9' USR1
+		sleep 1000 & echo ready; while :; do wait $!; done`))...)
+	require.Equal(t, "ready", p.Line())
+	for range 2 {
+		p.Signal(unix.SIGTSTP)
+		require.Equal(t, "TSTP", p.Line())
+	}
+	p.Signal(unix.SIGUSR1)
+	require.Equal(t, "USR1", p.Line())
+	assert.Equal(t, 9, p.Wait())
+}
+
 // What leasewheel reports on a standard error that is closed ends neither it nor the command,
 // which a closed output ends as ever.
 func TestRunWithAClosedStandardError(t *testing.T) {

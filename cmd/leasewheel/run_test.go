@@ -177,18 +177,21 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	}
 }
 
-// Only the attempt shows that a file is of no executable format.
+// Only the attempt shows that a file is of no executable format. Nothing has run, so that
+// --hold-at-least does not keep the lock from another machine.
 func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	commandtest.WriteExecutable(t, garbage, "\x7fno")
-	p := commandtest.Start(t, env, runLock("job", []string{"--", garbage})...)
-	assert.Equal(t, exit.CannotExec, p.Wait())
-	p.RequireOneLine("exec format error")
-	held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
-	require.NoError(t, err)
-	assert.Zero(t, held)
+	for _, flags := range [][]string{nil, {"--hold-at-least", "2h"}} {
+		p := commandtest.Start(t, env, runLock("job", []string{"--", garbage}, flags...)...)
+		assert.Equal(t, exit.CannotExec, p.Wait())
+		p.RequireOneLine("exec format error")
+		held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
+		require.NoError(t, err)
+		assert.Zero(t, held, "%v", flags)
+	}
 }
 
 // holder starts a process that holds the lock until the end of its standard input.

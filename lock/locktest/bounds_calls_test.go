@@ -432,6 +432,11 @@ func calls() map[string]boundedCall {
 				_ = lease.Unlock(ctx)
 			}
 		}},
+		"lock.Lease.Discard": {byRequest, func(p *process) func(context.Context) {
+			lease, err := p.locker().Mutex("free").With(lock.Options{MinHold: time.Minute}).TryLock(context.Background())
+			require.NoError(p.t, err)
+			return func(ctx context.Context) { _ = lease.Discard(ctx) }
+		}},
 		"lock.Lease.Within": {atOnce, owned(func(context.Context, *lock.Mutex) {})},
 		"lock.Multi.Lock":   {byContext, onMulti(func(ctx context.Context, m *lock.Multi) { _, _ = m.Lock(ctx) })},
 		"lock.Multi.TryLock": {byRequest, onMulti(func(ctx context.Context, m *lock.Multi) {

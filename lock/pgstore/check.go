@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,8 +36,9 @@ type facts struct {
 	number                              int
 	standby                             bool
 	replicas, synchronous               int
-	schema                              int // its version
-	logged, mayWrite                    bool
+	schema                              int      // its version
+	missing                             []string // rights
+	logged                              bool
 	dead                                int64
 	oldest                              time.Duration // from which age on a transaction is reported
 	snapshot                            time.Duration // the age of the oldest transaction that others than autovacuum have open
@@ -119,19 +121,43 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 
 // examineSchema looks for the schema, which there may not be.
 func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ...any) error) error {
-	var exists bool
-	err := s.query(ctx, "SELECT to_regclass($1) IS NOT NULL", []any{in(s.config.Schema, "{schema}.migrations")}, func(rows pgx.Rows) error { return rows.Scan(&exists) })
+	var exists, readable bool
+	err := one(`SELECT count(*) > 0, coalesce(bool_and(has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')), false)
+		FROM pg_class WHERE relnamespace = to_regnamespace({literal}) AND relname = 'migrations'`, &exists, &readable)
 	if err != nil || !exists {
 		return err
 	}
-	return one(`SELECT (SELECT max(version) FROM {schema}.migrations),
-		(SELECT relpersistence = 'p' FROM pg_class WHERE oid = ({literal} || '.locks')::regclass),
-		has_table_privilege({literal} || '.locks', 'SELECT') AND has_table_privilege({literal} || '.locks', 'INSERT')
-			AND has_table_privilege({literal} || '.locks', 'UPDATE') AND has_table_privilege({literal} || '.locks', 'DELETE')
-			AND has_table_privilege({literal} || '.waits', 'INSERT') AND has_table_privilege({literal} || '.waits', 'DELETE')
-			AND has_table_privilege({literal} || '.clients', 'INSERT') AND has_table_privilege({literal} || '.upkeep', 'UPDATE'),
-		coalesce((SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = ({literal} || '.locks')::regclass), 0)`,
-		&f.schema, &f.logged, &f.mayWrite, &f.dead)
+	if err := s.examineRights(ctx, f); err != nil {
+		return err
+	}
+	if f.schema = version; readable { // otherwise the rights are what is to be mended first
+		if err := one("SELECT max(version) FROM {schema}.migrations", &f.schema); err != nil {
+			return err
+		}
+	}
+	return one(`SELECT relpersistence = 'p', coalesce(pg_stat_get_dead_tuples(oid), 0)
+		FROM pg_class WHERE relnamespace = to_regnamespace({literal}) AND relname = 'locks'`, &f.logged, &f.dead)
+}
+
+// examineRights looks for what [Grants] gives, of what the schema has.
+func (s *Store) examineRights(ctx context.Context, f *facts) error {
+	var tables, privileges []string
+	for _, r := range rights {
+		for privilege := range strings.SplitSeq(r.privileges, ", ") {
+			tables, privileges = append(tables, r.table), append(privileges, privilege)
+		}
+	}
+	return s.query(ctx, in(s.config.Schema, `SELECT 'USAGE on the schema' WHERE NOT has_schema_privilege(to_regnamespace({literal})::oid, 'USAGE')
+		UNION ALL SELECT r.privilege || ' on ' || r.of FROM unnest($1::text[], $2::text[]) AS r(of, privilege)
+			JOIN pg_class c ON c.relnamespace = to_regnamespace({literal}) AND c.relname = r.of WHERE NOT has_table_privilege(c.oid, r.privilege)
+		UNION ALL SELECT 'EXECUTE on ' || proname FROM pg_proc
+			WHERE pronamespace = to_regnamespace({literal}) AND NOT has_function_privilege(oid, 'EXECUTE')`),
+		[]any{tables, privileges}, func(rows pgx.Rows) error {
+			var right string
+			err := rows.Scan(&right)
+			f.missing = append(f.missing, right)
+			return err
+		})
 }
 
 // examineClock measures round trips and the clock, by the quickest of them.
@@ -166,7 +192,7 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
 	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
 	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel-postgres sql")
-	add(f.schema >= version && !f.mayWrite, driver.SeverityError, "rights", "the role may not change the tables", "requests fail", "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role")
+	add(len(f.missing) > 0, driver.SeverityError, "rights", "the role does not have "+listed(f.missing), "requests fail", "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role")
 	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],
 		"a statement would miss what has happened while it waited; every request is refused", `set default_transaction_isolation to "read committed" for the role`)
 	add(f.settings["fsync"] != "on", driver.SeverityError, "fsync", "fsync is off", survives, "set fsync to on")
@@ -192,6 +218,16 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	add(f.settings["idle_in_transaction_session_timeout"] == "0", driver.SeverityNote, "idle", "transactions may be idle for ever",
 		"a holder that hangs in a transaction with pgstore.Guard keeps the next one waiting", "set idle_in_transaction_session_timeout")
 	return found
+}
+
+// listed names the first few of all.
+func listed(all []string) string {
+	const few = 3
+	text := strings.Join(all[:min(few, len(all))], ", ")
+	if more := len(all) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // checkNotifications sends a notification to a connection that is made as the store's own.

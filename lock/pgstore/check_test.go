@@ -53,7 +53,8 @@ func TestCheck(t *testing.T) {
 
 	exec(t, s, "ALTER TABLE checked.locks SET UNLOGGED")
 	examine(t, store, "unlogged")
-	exec(t, s, "CREATE ROLE guest LOGIN; GRANT USAGE ON SCHEMA checked TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA checked TO guest")
+	role(t, s, "guest")
+	exec(t, s, "GRANT USAGE ON SCHEMA checked TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA checked TO guest")
 	guest := open(t, s, pgstore.Config{Schema: "checked"}, func(c *pgxpool.Config) { c.ConnConfig.User = "guest" })
 	examine(t, guest, "rights", "unlogged")
 	_, err = store.Check(t.Context(), driver.CheckOptions{TTL: -1})
@@ -73,4 +74,45 @@ func TestCheckOfSettings(t *testing.T) {
 	_, err := store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "default_transaction_isolation")
 	require.ErrorIs(t, err, driver.ErrNotDone)
+}
+
+// Each right that the grants give is missed if it is not there: a hardened database gives nothing to
+// PUBLIC, or the schema has tables that are newer than its grants.
+func TestCheckOfRights(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "rights")
+	role(t, s, "restricted")
+	exec(t, s, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA rights FROM PUBLIC")
+	store := open(t, s, pgstore.Config{Schema: "rights", Poll: true}, func(c *pgxpool.Config) { c.ConnConfig.User = "restricted" })
+	missing := func(what string) {
+		t.Helper()
+		report, err := store.Check(context.Background(), driver.CheckOptions{TTL: driver.MaxTTL})
+		require.NoError(t, err, what)
+		var found []string
+		for _, f := range report.Findings {
+			if f.Severity == driver.SeverityError {
+				found = append(found, f.Topic+": "+f.Found)
+			}
+		}
+		if what == "" {
+			assert.Empty(t, found)
+			return
+		}
+		require.Len(t, found, 1, what)
+		assert.Contains(t, found[0], "rights: ")
+		assert.Contains(t, found[0], what)
+	}
+	missing("USAGE on the schema")
+	exec(t, s, pgstore.Grants("rights", "restricted"))
+	missing("")
+	for right, revoke := range map[string]string{
+		"INSERT on locks": "INSERT ON rights.locks", "DELETE on waits": "DELETE ON rights.waits", "SELECT on waits": "SELECT ON rights.waits",
+		"UPDATE on clients": "UPDATE ON rights.clients", "SELECT on upkeep": "SELECT ON rights.upkeep", "UPDATE on tokens": "UPDATE ON rights.tokens",
+		"SELECT on migrations": "SELECT ON rights.migrations", "EXECUTE on intime": "EXECUTE ON FUNCTION rights.intime",
+	} {
+		exec(t, s, "REVOKE "+revoke+" FROM restricted")
+		missing(right)
+		exec(t, s, pgstore.Grants("rights", "restricted"))
+	}
 }

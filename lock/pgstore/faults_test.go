@@ -355,9 +355,6 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 		blocked(t, s, "under_way")
 		require.NoError(t, tx.Commit(t.Context()))
 		assert.Equal(t, driver.Granted, (<-asked).Verdict)
-		theirs.Count = 0 // free for the next run, since the server is shared
-		_, err = store.Release(t.Context(), theirs)
-		require.NoError(t, err)
 	}
 }
 
@@ -452,4 +449,23 @@ func TestListensAsThePoolConnects(t *testing.T) {
 	refuse.Store(false)
 	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
 	require.NoError(t, err)
+}
+
+// A connection for notifications that leads to another database than the pool is refused: no message
+// would arrive on it, and the other stores would take this one for dead.
+func TestListensInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "misled")
+	exec(t, s, "DROP DATABASE IF EXISTS elsewhere")
+	exec(t, s, "CREATE DATABASE elsewhere")
+	listen := s.Pool(t).Config().ConnConfig
+	listen.Database = "elsewhere"
+	store := open(t, s, pgstore.Config{Schema: "misled", Listen: listen})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.ErrorContains(t, err, "Config.Listen")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	examine(t, store, "listen")
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		l.s.work.Go(l.run)
 	}
 	for !l.has(b) {
-		if errors.Is(l.failed, errShared) {
+		if errors.Is(l.failed, errListen) {
 			defer l.mu.Unlock()
 			return l.failed
 		}
@@ -248,6 +249,9 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	if err = l.listens(ctx, conn, number); err == nil {
 		_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
 	}
+	if err == nil {
+		err = l.lives(ctx, conn, number)
+	}
 	if err != nil {
 		conn.Close(ctx)
 		return nil, err
@@ -255,8 +259,24 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	return conn, nil
 }
 
-// errShared reports a connection that has no session of its own.
-var errShared = errors.New("pgstore: notifications do not pass the proxy before the server, such as PgBouncer in transaction mode: set Config.Listen to a direct connection, or Config.Poll")
+var (
+	// errListen is matched by errors that last until the configuration changes.
+	errListen = errors.New("set Config.Listen to a direct connection to the pool's database, or Config.Poll")
+	// errShared reports a connection that has no session of its own.
+	errShared = fmt.Errorf("pgstore: notifications do not pass the proxy before the server, such as PgBouncer in transaction mode: %w", errListen)
+	// errElsewhere reports a connection on which no message of the pool's requests would arrive.
+	errElsewhere = fmt.Errorf("pgstore: the connection for notifications leads to another database than the pool: %w", errListen)
+)
+
+// lives checks that requests see the lock of a connection, and take the store for alive.
+func (l *listener) lives(ctx context.Context, conn *pgx.Conn, number int64) error {
+	var free bool
+	err := l.s.query(ctx, "SELECT pg_try_advisory_xact_lock_shared($1::bigint)", []any{number}, func(rows pgx.Rows) error { return rows.Scan(&free) })
+	if err != nil || !free {
+		return err
+	}
+	return cmp.Or(conn.Ping(ctx), errElsewhere) // the lock ends with the connection
+}
 
 // listens has a connection listen. If there is a proxy, whose clients have process numbers that are
 // not those of sessions, it awaits a notification.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -46,10 +47,25 @@ func server(t testing.TB) *pgtest.Server {
 	return s
 }
 
-// migrate makes a schema on a server.
+// migrate makes a schema on a server, without what an earlier run of the test has left in it.
 func migrate(t testing.TB, s *pgtest.Server, schema string) {
 	t.Helper()
+	drop(t, s, schema)
 	require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t), schema))
+}
+
+// drop removes a schema, if there is one.
+func drop(t testing.TB, s *pgtest.Server, schema string) {
+	t.Helper()
+	exec(t, s, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
+}
+
+// role makes a role, which ends with t, and what it owns or may do with it.
+func role(t testing.TB, s *pgtest.Server, name string) {
+	t.Helper()
+	quoted := pgx.Identifier{name}.Sanitize()
+	exec(t, s, "CREATE ROLE "+quoted+" LOGIN")
+	t.Cleanup(func() { exec(t, s, "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted) })
 }
 
 // open returns a store, which ends with t.

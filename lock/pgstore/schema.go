@@ -25,15 +25,24 @@ var migration string
 // to date. They may be run again, in one transaction, by a role that may create the schema or owns it.
 func SQL(schema string) string { return in(schema, migration) }
 
+// rights are what a [Store] and [Guard] need of each table.
+var rights = []struct{ table, privileges string }{
+	{"locks", "SELECT, INSERT, UPDATE, DELETE"},
+	{"waits", "SELECT, INSERT, DELETE"},
+	{"clients", "SELECT, INSERT, UPDATE, DELETE"},
+	{"tokens", "SELECT, INSERT, UPDATE"},
+	{"upkeep", "SELECT, UPDATE"},
+	{"migrations", "SELECT"},
+}
+
 // Grants returns the statements that give a role what a [Store] and [Guard] need, and no more.
 func Grants(schema, role string) string {
-	return in(schema, `GRANT USAGE ON SCHEMA {schema} TO {role};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.locks, {schema}.waits, {schema}.clients TO {role};
-GRANT SELECT, INSERT, UPDATE ON {schema}.tokens TO {role};
-GRANT SELECT, UPDATE ON {schema}.upkeep TO {role};
-GRANT SELECT ON {schema}.migrations TO {role};
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
-`, "{role}", pgx.Identifier{role}.Sanitize())
+	grants := "GRANT USAGE ON SCHEMA {schema} TO {role};\n"
+	for _, r := range rights {
+		grants += "GRANT " + r.privileges + " ON {schema}." + r.table + " TO {role};\n"
+	}
+	grants += "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};\n"
+	return in(schema, grants, "{role}", pgx.Identifier{role}.Sanitize())
 }
 
 // in returns statements for a schema, with further replacements.

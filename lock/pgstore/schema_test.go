@@ -47,6 +47,7 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	s, schema := server(t), `o'dd "name" of {schema} a$$b {role}`
+	drop(t, s, schema)
 	pool := s.Pool(t)
 	var work sync.WaitGroup
 	for range 4 {
@@ -60,7 +61,8 @@ func TestMigrate(t *testing.T) {
 	released(t, store, h)
 	_, err := store.Check(t.Context(), driver.CheckOptions{})
 	require.NoError(t, err)
-	exec(t, s, `CREATE ROLE "an owner" LOGIN;`+pgstore.Grants(schema, "an owner"))
+	role(t, s, "an owner")
+	exec(t, s, pgstore.Grants(schema, "an owner"))
 	exec(t, s, "INSERT INTO "+pgx.Identifier{schema}.Sanitize()+".migrations (version) VALUES (1000)")
 	require.ErrorContains(t, pgstore.Migrate(t.Context(), pool, schema), "newer version")
 	require.Error(t, pgstore.Migrate(t.Context(), pool, ""))
@@ -70,7 +72,8 @@ func TestMigrate(t *testing.T) {
 func TestMigrateOfAnOwner(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	exec(t, s, `CREATE ROLE owns LOGIN; CREATE SCHEMA owned AUTHORIZATION owns`)
+	role(t, s, "owns")
+	exec(t, s, "CREATE SCHEMA owned AUTHORIZATION owns")
 	pool := s.Pool(t, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" })
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
@@ -84,7 +87,7 @@ func TestGrants(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "granted")
-	exec(t, s, `CREATE ROLE "a user" LOGIN`)
+	role(t, s, "a user")
 	as := func(c *pgxpool.Config) { c.ConnConfig.User = "a user" }
 	store := open(t, s, pgstore.Config{Schema: "granted"}, as)
 	_, err := store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))

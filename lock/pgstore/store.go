@@ -33,8 +33,8 @@ type Config struct {
 	Schema string
 
 	// Listen is how the store makes its own connection, on which it is notified of releases. It
-	// must lead to the server itself, or through a proxy that keeps sessions: otherwise subscriptions
-	// fail. Default: as the pool connects.
+	// must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
+	// subscriptions fail. Default: as the pool connects.
 	Listen *pgx.ConnConfig
 
 	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.

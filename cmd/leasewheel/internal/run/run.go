@@ -414,7 +414,7 @@ func (r *command) acquire(ctx context.Context, locker *lock.Locker, signals <-ch
 			case interrupt == nil:
 				return nil, r.refused(ctx, got.err)
 			case got.err == nil:
-				r.unlock(got.lease)
+				r.release(got.lease, got.lease.Discard)
 			}
 			r.say("%v came while waiting for lock %q", interrupt, r.name)
 			return nil, &exit.Error{Code: exit.Signal + int(interrupt.(syscall.Signal))}
@@ -515,7 +515,7 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 	defer terminal.close()
 	presence, err := r.servers.Presence()
 	if err != nil {
-		r.unlock(lease)
+		r.release(lease, lease.Discard)
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
 	command, err := startChild(childSpec{
@@ -527,7 +527,7 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 	})
 	presence.Close() // of nil it does nothing
 	if err != nil {
-		r.unlock(lease)
+		r.release(lease, lease.Discard)
 		return exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
 	}
 	r.say("started %q as process %d", r.argv[0], command.pid)
@@ -540,7 +540,7 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 	}
 	status, ending := s.supervise()
 	held := lease.Valid()
-	gone := r.unlock(lease)
+	gone := r.release(lease, lease.Unlock)
 	r.say("the command ended with exit code %d", exitCode(status))
 	switch {
 	case ending != nil:
@@ -566,13 +566,13 @@ func (a lossAction) orphaned() syscall.Signal {
 	}
 }
 
-// unlock releases the lock, with retries until the lease has ended. A failure is
-// reported, but the command's exit code stands: its lease held while it ran. gone reports
-// that the lock was no longer ours.
-func (r *command) unlock(lease *lock.Lease) (gone bool) {
+// release releases the lock by Unlock, or by Discard if the command has not run, until the
+// lease has ended. A failure is reported, but the command's exit code stands: its lease held
+// while it ran. gone reports that the lock was no longer ours.
+func (r *command) release(lease *lock.Lease, by func(context.Context) error) (gone bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), lease.Until())
 	defer cancel()
-	err := lease.Unlock(ctx)
+	err := by(ctx)
 	switch {
 	case err == nil:
 		r.say("released lock %q", r.name)

@@ -54,7 +54,9 @@ type supervisor struct {
 	action     lossAction       // how, once ending is set
 	reapEnd    <-chan time.Time // until when a killed group is waited for
 	foreground bool             // the command has the terminal's foreground, or had it when we were suspended
-	suspended  bool             // we stopped the command and ourselves
+	stopping   bool             // the command got SIGTSTP from us, and has not stopped
+	halted     bool             // the command has stopped, and we have not continued it
+	suspended  bool             // we stopped ourselves, with the command
 }
 
 // lossPolicy is what happens to the command when its lease ends first.
@@ -158,6 +160,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
 		s.sendAll(unix.SIGTERM)
 		s.sendAll(unix.SIGCONT) // a stopped process takes no SIGTERM
+		s.halted = false
 		kill.Reset(s.policy.grace)
 	case lossKill:
 		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
@@ -204,7 +207,11 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	switch sig {
 	case unix.SIGTSTP:
 		s.send(unix.SIGTSTP)
-		s.suspend()
+		if s.halted {
+			s.suspend()
+		} else {
+			s.stopping = true // until it stops: it may handle the signal, and go on under its lock
+		}
 	case unix.SIGCONT:
 		s.resume()
 	default:
@@ -213,21 +220,23 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
-// stopped handles a stop of the command that the terminal has caused. Any other stop is
-// deliberate and stays.
+// stopped handles a stop of the command that the terminal or we have caused. Any other
+// stop is deliberate and stays.
 func (s *supervisor) stopped(by syscall.Signal) {
-	switch by {
-	case unix.SIGTTIN, unix.SIGTTOU:
+	s.halted = true
+	switch {
+	case by == unix.SIGTTIN || by == unix.SIGTTOU:
 		// It wants the terminal. In the background, wait like any other job
 		// until the shell brings us to the foreground.
 		if s.foreground = s.terminal.giveForeground(s.child.pid); s.foreground {
+			s.halted = false
 			s.send(unix.SIGCONT)
 		} else if s.terminal != nil {
 			s.foreground = true
 			s.suspend()
 		}
-	case unix.SIGTSTP:
-		if s.foreground = s.terminal.reclaim(s.child.pid); s.foreground {
+	case by == unix.SIGTSTP || s.stopping:
+		if s.foreground = s.terminal.reclaim(s.child.pid); s.foreground || s.stopping {
 			s.suspend()
 		}
 	}
@@ -236,21 +245,21 @@ func (s *supervisor) stopped(by syscall.Signal) {
 // suspend stops this process, and with it the renewals: a job that stays
 // suspended for longer than its lease loses its lock. SIGCONT resumes it.
 func (s *supervisor) suspend() {
-	s.suspended = true
+	s.suspended, s.stopping = true, false
 	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
 		s.say("cannot suspend: %v", err)
 	}
 }
 
-// resume continues a suspended command.
+// resume continues a suspended command, or one that is about to stop.
 func (s *supervisor) resume() {
-	if !s.suspended {
+	if !s.suspended && !s.stopping {
 		return
 	}
-	s.suspended = false
-	if s.foreground {
+	if s.suspended && s.foreground {
 		s.terminal.giveForeground(s.child.pid)
 	}
+	s.suspended, s.stopping, s.halted = false, false, false
 	s.send(unix.SIGCONT)
 }
 
