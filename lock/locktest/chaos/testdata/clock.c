@@ -4,10 +4,17 @@
 //	int64   offset in ns
 //	double  skew, as a part of the clock's rate
 //	int64   the instant from which the skew counts, in ns since 1970
+//
+// Newer servers read the wall clock once in a millisecond, and add what the processor's own clock
+// has counted since. This one cannot be replaced, so they do not learn that there is one.
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -60,3 +67,16 @@ int clock_gettime(clockid_t id, struct timespec *at) {
 	at->tv_nsec = ns % 1000000000;
 	return 0;
 }
+
+static FILE *opened(const char *name, const char *path, const char *mode) {
+	if (strcmp(path, "/proc/cpuinfo") == 0) {
+		errno = ENOENT;
+		return 0;
+	}
+	FILE *(*next)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);
+	return next(path, mode);
+}
+
+FILE *fopen(const char *restrict path, const char *restrict mode) { return opened("fopen", path, mode); }
+
+FILE *fopen64(const char *restrict path, const char *restrict mode) { return opened("fopen64", path, mode); }
