@@ -77,10 +77,10 @@ flakes: $(TRIAL) ## Run what make test runs FLAKES (50) times, shuffled, beside 
 	@set -eu; $(WITH_REDIS); set -x; $(TRIAL) flakes -times $(FLAKES) ./...
 
 # The packages whose promises a server can break, without the race detector: make test has it.
-SERVERS ?= redis-8 valkey-8
+SERVERS ?= redis-8 valkey-8 valkey-9
 
 .PHONY: servers
-servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8 valkey-8; there is valkey-9)
+servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8 valkey-8 valkey-9)
 	@set -eu; export REDIS_SERVER REQUIRE_REDIS=1; \
 	for server in $(SERVERS); do \
 		REDIS_SERVER=$$(.ci/servers $$server); \
