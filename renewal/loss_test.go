@@ -425,6 +425,7 @@ func TestFullWheelCostsNoLease(t *testing.T) {
 		dog, err := New(b.store, Config{Wheel: shared})
 		require.NoError(b, err)
 		own := &bench{b.T, b.store, dog}
+		defer own.close()
 		fill := func() {
 			for err == nil {
 				_, err = shared.Schedule(24*time.Hour, func() {})
@@ -444,10 +445,8 @@ func TestFullWheelCostsNoLease(t *testing.T) {
 		dog.mu.Unlock()
 		time.Sleep(time.Hour)
 		require.NoError(b, l.Err())
-		late := own.grant(Spec{Key: "late"})
-		own.stop(late)
-		own.close()
-		require.EqualValues(b, 3, shared.Stats().Pending)
+		own.grant(Spec{Key: "late"})
+		require.Len(b, shared.Drain(), 3)
 	})
 }
 
