@@ -210,7 +210,7 @@ func TestValidWhileTheWorkerIsLate(t *testing.T) {
 				require.NoError(b, err)
 				time.Sleep(time.Until(end) - 1)
 				require.True(b, l.Valid())
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				require.False(b, l.Valid(), "it has ended")
 				require.NoError(b, l.Err(), "the worker is not late")
 				b.lost(l, cause)
@@ -437,7 +437,7 @@ func TestFullWheelCostsNoLease(t *testing.T) {
 		fill()
 		time.Sleep(time.Until(l.deadline.Deadline()) - 1)
 		dog.mu.Lock() // the timer's task waits for it
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for l.deadline.State() == wheel.Pending {
 			runtime.Gosched()
 		}
