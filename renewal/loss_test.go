@@ -213,6 +213,8 @@ func TestValidWhileTheWorkerIsLate(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				require.False(b, l.Valid(), "it has ended")
 				require.NoError(b, l.Err(), "the worker is not late")
+				_, err = l.Pass(Spec{TTL: 30 * time.Second})
+				require.ErrorIs(b, err, ErrLost, "its rest is passed on")
 				b.lost(l, cause)
 			})
 		})
