@@ -205,6 +205,14 @@ func (w *Wheel) reserve() bool {
 	}
 }
 
+// full returns why there is no place: a wheel that is being stopped will never have one.
+func (w *Wheel) full() error {
+	if w.stopping.Load() {
+		return ErrStopped
+	}
+	return ErrFull
+}
+
 // unreserve gives a place back.
 func (w *Wheel) unreserve() {
 	if w.limit != 0 {
