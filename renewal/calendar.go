@@ -109,6 +109,18 @@ func (c *calendar) empty() (lists []*list) {
 	return lists
 }
 
+// turn puts all leases again, as of today, after a pause that was longer than the calendar.
+// Otherwise those that are due later would pass through all of it, a calendar's length at a time.
+func (c *calendar) turn(today int64) {
+	lists := c.empty()
+	c.cursor = today
+	for _, s := range lists {
+		for s.head != nil {
+			c.put(s.head)
+		}
+	}
+}
+
 // next returns when the next lease may be due.
 func (c *calendar) next() instant {
 	if slot, ok := c.first(c.cursor); ok {
@@ -121,6 +133,9 @@ func (c *calendar) next() instant {
 // leave some to the next slot.
 func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 	today := int64(now / c.width)
+	if today-c.cursor >= slots {
+		c.turn(today)
+	}
 	for len(out) < limit {
 		slot, ok := c.first(c.cursor)
 		if !ok || slot > today {
