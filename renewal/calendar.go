@@ -48,7 +48,7 @@ const (
 )
 
 // calendar keeps leases by the time at which they are due. A lease due beyond the last
-// slot waits there and is put again when the slot comes.
+// slot waits in one of the later half, and is put again when that slot comes.
 //
 // It is not the timing wheel: a renewal needs no timer of its own, and the calendar can
 // list the leases that are due soon, which fill up a batch.
@@ -68,7 +68,10 @@ func (c *calendar) slot(due instant) int64 { return int64((due + c.width - 1) / 
 
 // put makes the lease wait for its due time. A lease that is already due is taken next.
 func (c *calendar) put(l *Lease) (slot int64) {
-	slot = min(max(c.slot(l.due), c.cursor), c.cursor+slots-1)
+	slot = max(c.slot(l.due), c.cursor)
+	if last := c.cursor + slots - 1; slot > last {
+		slot = last - slot%(slots/2) // apart from others that are put again after a pause
+	}
 	l.move(&c.ring[slot%slots])
 	c.occupied[slot%slots/64] |= 1 << (slot % 64)
 	return slot
@@ -146,7 +149,7 @@ func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 		l := c.ring[slot%slots].head
 		l.unlink()
 		if c.slot(l.due) > today {
-			c.put(l) // its due time was beyond the last slot
+			c.put(l) // its due time was beyond the last slot by then
 			continue
 		}
 		out = append(out, l)

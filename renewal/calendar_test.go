@@ -129,6 +129,13 @@ func TestLeasesInTheCalendarThroughAPause(t *testing.T) {
 	}
 	require.Empty(t, c.takeDue(due.add(-time.Hour), leases, nil))
 	require.Equal(t, leases, c.check(t))
+	for i := range c.ring {
+		n := 0
+		for l := c.ring[i].head; l != nil; l = l.next {
+			n++
+		}
+		require.Less(t, n, leases/10, "slot %d: they are put again together, with mu locked", i)
+	}
 	now := due.add(leases / 2 * time.Second)
 	require.Len(t, c.takeDue(now, leases, nil), leases/2+1)
 	require.Len(t, c.takeDue(now.add(year), leases, nil), leases/2-1)
