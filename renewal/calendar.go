@@ -48,7 +48,7 @@ const (
 )
 
 // calendar keeps leases by the time at which they are due. A lease due beyond the last
-// slot waits there and is put again when the slot comes.
+// slot waits in one of the later half, and is put again when that slot comes.
 //
 // It is not the timing wheel: a renewal needs no timer of its own, and the calendar can
 // list the leases that are due soon, which fill up a batch.
@@ -68,7 +68,10 @@ func (c *calendar) slot(due instant) int64 { return int64((due + c.width - 1) / 
 
 // put makes the lease wait for its due time. A lease that is already due is taken next.
 func (c *calendar) put(l *Lease) (slot int64) {
-	slot = min(max(c.slot(l.due), c.cursor), c.cursor+slots-1)
+	slot = max(c.slot(l.due), c.cursor)
+	if last := c.cursor + slots - 1; slot > last {
+		slot = last - slot%(slots/2) // apart from others that are put again after a pause
+	}
 	l.move(&c.ring[slot%slots])
 	c.occupied[slot%slots/64] |= 1 << (slot % 64)
 	return slot
@@ -109,6 +112,18 @@ func (c *calendar) empty() (lists []*list) {
 	return lists
 }
 
+// turn puts all leases again, as of today, after a pause that was longer than the calendar.
+// Otherwise those that are due later would pass through all of it, a calendar's length at a time.
+func (c *calendar) turn(today int64) {
+	lists := c.empty()
+	c.cursor = today
+	for _, s := range lists {
+		for s.head != nil {
+			c.put(s.head)
+		}
+	}
+}
+
 // next returns when the next lease may be due.
 func (c *calendar) next() instant {
 	if slot, ok := c.first(c.cursor); ok {
@@ -121,6 +136,9 @@ func (c *calendar) next() instant {
 // leave some to the next slot.
 func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 	today := int64(now / c.width)
+	if today-c.cursor >= slots {
+		c.turn(today)
+	}
 	for len(out) < limit {
 		slot, ok := c.first(c.cursor)
 		if !ok || slot > today {
@@ -131,7 +149,7 @@ func (c *calendar) takeDue(now instant, limit int, out []*Lease) []*Lease {
 		l := c.ring[slot%slots].head
 		l.unlink()
 		if c.slot(l.due) > today {
-			c.put(l) // its due time was beyond the last slot
+			c.put(l) // its due time was beyond the last slot by then
 			continue
 		}
 		out = append(out, l)

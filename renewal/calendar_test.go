@@ -118,6 +118,29 @@ func TestCalendarModel(t *testing.T) {
 	})
 }
 
+// Leases that are held through a pause are not carried through all of it either, a calendar's
+// length at a time: with mu locked, that would take hours here.
+func TestLeasesInTheCalendarThroughAPause(t *testing.T) {
+	const leases, year = 1000, 365 * 24 * time.Hour
+	c := &calendar{width: instant(100 * time.Microsecond), ring: new([slots]list)}
+	due := instant(0).add(3 * year)
+	for i := range leases {
+		c.put(&Lease{due: due.add(time.Duration(i) * time.Second)})
+	}
+	require.Empty(t, c.takeDue(due.add(-time.Hour), leases, nil))
+	require.Equal(t, leases, c.check(t))
+	for i := range c.ring {
+		n := 0
+		for l := c.ring[i].head; l != nil; l = l.next {
+			n++
+		}
+		require.Less(t, n, leases/10, "slot %d: they are put again together, with mu locked", i)
+	}
+	now := due.add(leases / 2 * time.Second)
+	require.Len(t, c.takeDue(now, leases, nil), leases/2+1)
+	require.Len(t, c.takeDue(now.add(year), leases, nil), leases/2-1)
+}
+
 // A lane against sorting, with leases that end while they are queued.
 func TestLaneModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -66,6 +66,11 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-done: // both: the end of the watchdog counts
+		return nil
+	default:
 		return fmt.Errorf("renewal: the watchdog has not stopped: %w", context.Cause(ctx))
 	}
 }

@@ -110,6 +110,17 @@ func TestCloseWaitsForTheReportOfAJump(t *testing.T) {
 	})
 }
 
+// A watchdog that has stopped is closed, whatever the context of a further Close.
+func TestCloseAgainAfterItsContext(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.grant(Spec{Key: "k"})
+		require.NoError(b, b.dog.Close(context.Background()))
+		for range 100 {
+			require.NoError(b, b.dog.Close(within(0)))
+		}
+	})
+}
+
 // stubborn is a store whose alarm is stopped by a function of the test's.
 type stubborn struct {
 	*store

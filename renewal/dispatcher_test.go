@@ -300,8 +300,10 @@ func TestRenewerThatExitsInGroup(t *testing.T) {
 		dog, err := New(exiting{b.store}, Config{})
 		require.NoError(b, err)
 		own := &bench{b.T, b.store, dog}
-		leases := own.grantMany(100, "k", atOnce)
+		defer own.close()
+		leases := own.grantMany(50, "a/k", atOnce)
 		leases = append(leases, own.grantMany(3, "exits", atOnce)...)
+		leases = append(leases, own.grantMany(50, "b/k", atOnce)...)
 		leases = append(leases, own.grant(Spec{Key: "exits alive", Alive: func() bool { return true }}))
 		b.node("", func(n *node) { n.poison = map[string]bool{"poison": true} })
 		poison := own.grant(Spec{Key: "poison"})
@@ -309,7 +311,6 @@ func TestRenewerThatExitsInGroup(t *testing.T) {
 		own.allHeld(leases)
 		own.isLost(poison, Unreachable)
 		require.Greater(b, dog.Stats().Panics, int64(100))
-		own.close()
 	})
 }
 

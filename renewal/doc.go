@@ -109,12 +109,16 @@ package renewal
 // group.go.
 // Tests: dispatcher_test.go, calendar_test.go, days_test.go, group_test.go,
 // standstill_test.go, isolation_test.go.
-// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135.
+// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192.
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.
-// Planted: 20, 83, 125, 133, 261.
+// Planted: 20, 83, 125, 133, 193, 261.
+//
+// The end of a watchdog: close.go.
+// Tests: close_test.go.
+// Planted: 183.

@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -44,6 +45,8 @@ func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkClocks()
+	now, due := w.clock.now(), l.due
+	end, cause := l.ends()
 	switch {
 	case l.Err() != nil:
 		return l.Err()
@@ -51,12 +54,13 @@ func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 		return ErrClosed
 	case !l.trusted():
 		return errUnconfirmed
+	case end <= now: // which the worker has yet to report
+		return w.lost(l.key, cmp.Or(cause, l.overdue()), nil)
 	case l.phase != waiting:
 		return errRenewing
 	}
 	next.span = l.span
 	next.until.Store(l.until.Load())
-	now, due := w.clock.now(), l.due
 	if len(w.suspects) > 0 { // l may be one, to be renewed at once
 		due = now
 	}

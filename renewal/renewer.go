@@ -55,7 +55,8 @@ type Renewer interface {
 	// Group names the part of the store that a lease lives on and may fail with: a node,
 	// a shard, "" if there is only one. Leases of one group may share requests. key and
 	// ref are those of the lease's [Spec]. Group is called before each renewal, since a
-	// store's topology may change, and must not block.
+	// store's topology may change, and must not block. After a panic in it, or
+	// runtime.Goexit, the lease is of group "" for this renewal.
 	Group(key string, ref any) string
 
 	// Renew extends leases of one group at the store and sets the outcomes in items. A

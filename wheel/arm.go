@@ -68,17 +68,12 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 		}
 		runtime.Gosched() // another goroutine takes its place or gives it back, without a pause
 	}
-	switch {
-	case w.reserve():
-		if _, err = s.arm(n, tick); err != nil {
-			w.unreserveTimer(n)
-		}
-	case w.stopping.Load():
+	if !w.reserve() {
 		n.Reserved()
-		err = ErrStopped
-	default:
-		n.Reserved()
-		err = ErrFull
+		return false, w.full()
+	}
+	if _, err = s.arm(n, tick); err != nil {
+		w.unreserveTimer(n)
 	}
 	return false, err
 }

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -109,6 +110,24 @@ func TestRunAndStoppedDuringAnArm(t *testing.T) {
 		w.Stop()
 		err := w.shard().armed(&timer.node, tick, interrupted)
 		check(t, err == nil, "armed before Stop, and run: %v", err)
+	})
+}
+
+// Stop has begun on a full wheel, and has yet to take out what is pending: a caller that is
+// refused as by a full wheel would try again.
+func TestStoppedIsNotFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Config{MaxPending: 1})
+		Must(w.Schedule(time.Hour, func() {}))
+		w.mu.Lock()
+		go w.Stop()
+		for !w.stopping.Load() {
+			runtime.Gosched()
+		}
+		_, once := w.Schedule(0, func() {})
+		_, every := w.Every(second, Skip, func() {})
+		w.mu.Unlock()
+		check(t, errors.Is(once, ErrStopped) && errors.Is(every, ErrStopped), "%v, %v", once, every)
 	})
 }
 

@@ -172,6 +172,42 @@ func TestFullUnderContention(t *testing.T) {
 	fills(t, w, time.Hour, limit)
 }
 
+// Timers on the worker, that expire all the time, and timeouts that take places, which are
+// drained, beside each other: the former are never refused, and the places stay as many.
+func TestPlacesBesideTimersOnWorker(t *testing.T) {
+	races(t, func(t *testing.T, c wheel.Config) {
+		c.MaxPending = 2
+		w := start(t, c)
+		timers := make([]wheel.Timer, 3)
+		for i := range timers {
+			timers[i].InitOnWorker(w, none)
+		}
+		crowd(t, 4, func(_ int, rnd *rand.Rand) {
+			for range 5_000 {
+				timer := &timers[rnd.IntN(len(timers))]
+				switch rnd.IntN(5) {
+				case 0:
+					timer.Cancel()
+				case 1:
+					w.Drain()
+				case 2, 3:
+					_, err := timer.Arm(time.Duration(rnd.IntN(3)) * c.Tick / 2)
+					check(t, err == nil, "a timer on the worker is refused: %v", err)
+				default:
+					_, err := w.Schedule(time.Duration(rnd.IntN(3))*c.Tick/2, none)
+					check(t, err == nil || errors.Is(err, wheel.ErrFull), "refused with %v", err)
+				}
+			}
+		})
+		w.Drain()
+		for i := range timers {
+			timers[i].Cancel()
+		}
+		require(t, await(func() bool { return w.Stats().Pending == 0 }), "some are pending for ever: %+v", w.Stats())
+		fills(t, w, time.Hour, 2)
+	})
+}
+
 // No timeout within the limit is refused: there is room for one more, while a pending timer
 // is moved to and fro.
 func TestNoFalseRefusals(t *testing.T) {

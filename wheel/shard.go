@@ -80,7 +80,7 @@ func (s *shard) Rearm(e *timeout.Entry, life uint64, tick timeout.Tick) bool {
 func (s *shard) put(tick timeout.Tick, task func()) (Timeout, error) {
 	w := s.wheel
 	if w.limit != 0 && !w.reserve() {
-		return Timeout{}, ErrFull
+		return Timeout{}, w.full()
 	}
 	t, by, ok := s.inbox.Put(tick, task)
 	if !ok {

@@ -301,6 +301,24 @@ func TestStopWaitsForTheTaskThatRuns(t *testing.T) {
 	})
 }
 
+// Shutdown of a wheel on which no task runs succeeds, also after the end of its context, whether
+// the worker has slept since it was made or has run tasks before.
+func TestShutdownOfAnIdleWheelAfterItsContext(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, before := range []int{0, 1, 100} {
+		bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
+			for range before {
+				must(w.Schedule(ms, none))
+			}
+			must(w.Schedule(time.Hour, none))
+			pass(second)
+			left, err := w.Shutdown(ended)
+			check(t, err == nil && len(left) == 1, "after %d tasks: %v, %d returned", before, err, len(left))
+		})
+	}
+}
+
 // Shutdown waits no longer than its context. The wheel is stopped all the same, and a later
 // Shutdown waits for the task again.
 func TestShutdownWaitsAsLongAsItsContext(t *testing.T) {

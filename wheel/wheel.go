@@ -205,6 +205,14 @@ func (w *Wheel) reserve() bool {
 	}
 }
 
+// full returns why there is no place: a wheel that is being stopped will never have one.
+func (w *Wheel) full() error {
+	if w.stopping.Load() {
+		return ErrStopped
+	}
+	return ErrFull
+}
+
 // unreserve gives a place back.
 func (w *Wheel) unreserve() {
 	if w.limit != 0 {
@@ -244,7 +252,8 @@ func (w *Wheel) Stop() []Unrun {
 
 // Shutdown is [Wheel.Stop] with a limit: it waits for the running task as long as ctx lives. If
 // ctx ends first, the wheel is stopped all the same, the worker ends after that task, and the
-// error wraps ctx's cause. The timeouts are returned in any case.
+// error wraps ctx's cause. Without a running task there is no error, even if ctx has ended. The
+// timeouts are returned in any case.
 func (w *Wheel) Shutdown(ctx context.Context) ([]Unrun, error) {
 	var left []Unrun
 	if !w.stopping.Swap(true) {
@@ -264,12 +273,19 @@ func (w *Wheel) Shutdown(ctx context.Context) ([]Unrun, error) {
 		return left, nil
 	case <-ctx.Done():
 	}
-	select {
-	case <-w.ended: // both: the worker's end counts
-		return left, nil
-	default:
+	if w.runs() {
 		return left, fmt.Errorf("wheel: a task still runs: %w", context.Cause(ctx))
 	}
+	<-w.ended // the worker is about to end
+	return left, nil
+}
+
+// runs reports whether the worker of a wheel that is being stopped has tasks to run. If not,
+// it gets none any more.
+func (w *Wheel) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.batch.filled > 0
 }
 
 // release empties the lists of a wheel without a worker. The records in which users have
