@@ -258,11 +258,8 @@ func (c *cleanup) resume(left *leftover) {
 	}
 }
 
-// warn logs in a goroutine of its own: the caller may hold mu, and the logger is the user's.
 func (c *cleanup) warn(left *leftover, what string, err error) {
-	c.work.Go(func() {
-		c.locker.config.Logger.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
-	})
+	c.locker.log.warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
 }
 
 // stop ends the cleanup. It waits, as long as ctx allows, for the releases that can be

@@ -70,7 +70,7 @@ func (a *announcer) announce() {
 	}
 	a.work.Go(a.send)
 	if _, err := a.timer.Arm(announceEvery); err != nil {
-		a.work.Go(func() { a.warn(err) }) // not on the wheel's worker: the logger is the user's
+		a.warn(err)
 	}
 }
 
@@ -84,7 +84,7 @@ func (a *announcer) send() {
 }
 
 func (a *announcer) warn(err error) {
-	a.locker.config.Logger.Warn("lock: the record of this client will be missing", "client", a.locker.client.ID, "err", err)
+	a.locker.log.warn("lock: the record of this client will be missing", "client", a.locker.client.ID, "err", err)
 }
 
 // stop ends the announcements and waits for the one in flight, as long as ctx allows. The

@@ -112,7 +112,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
 		if err := lease.Unlock(context.Background()); err != nil {
-			l.config.Logger.Warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
+			l.log.warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
 		}
 	})
 }

@@ -63,7 +63,8 @@ type Config struct {
 	Label string
 	// Observer receives reports of acquisitions and holds.
 	Observer *observe.Observer
-	// Logger receives events that no method can return as an error.
+	// Logger receives events that no method can return as an error. One that blocks delays
+	// nothing, and misses some.
 	Logger *slog.Logger
 }
 
@@ -161,6 +162,7 @@ type Locker struct {
 	unlocks   activity // releases of leases in progress
 	announcer announcer
 	outcomes  outcomes
+	log       logger
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended
@@ -186,7 +188,7 @@ func New(store Store, c Config) (*Locker, error) {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
 	c = c.withDefaults()
-	l := &Locker{store: store, config: c, wheel: c.Wheel, queues: make(map[queueKey]*queue), keepers: make(map[queueKey]*placeKeeper), waiting: make(map[queueKey]int)}
+	l := &Locker{store: store, config: c, log: logger{to: c.Logger}, wheel: c.Wheel, queues: make(map[queueKey]*queue), keepers: make(map[queueKey]*placeKeeper), waiting: make(map[queueKey]int)}
 	if l.wheel == nil {
 		w, err := wheel.New(wheel.Config{Logger: c.Logger})
 		if err != nil {

@@ -235,6 +235,7 @@ func TestObserverPanics(t *testing.T) {
 		})
 		unlock(t, lockNow(t, l.Mutex("a")))
 		unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex("a")))
+		synctest.Wait()
 		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Acquired" panic=one`))
 		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Ended" panic=two`))
 		assert.Contains(t, log.text.String(), "stack=")

@@ -94,6 +94,7 @@ func TestRetryPanics(t *testing.T) {
 		broken := lock.Options{Retry: func(int) (time.Duration, bool) { panic("no idea") }}
 		_, err := l.Mutex("a").With(broken).Lock(t.Context())
 		require.ErrorIs(t, err, lock.ErrRetriesExhausted)
+		synctest.Wait()
 		require.Contains(t, log.String(), "no idea")
 		got := await(t, l.Mutex("a"))
 		require.NoError(t, held.Unlock(t.Context()))

@@ -93,6 +93,9 @@ func (l *Locker) end(ctx context.Context) error {
 	if l.ownWheel {
 		l.wheel.Stop()
 	}
+	bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
+	defer cancel()
+	l.log.writing.wait(bounded)
 	if err != nil {
 		return fmt.Errorf("lock: closing: %w", err)
 	}

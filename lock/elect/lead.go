@@ -79,6 +79,9 @@ func (e *Election) IsLeader() bool {
 // terms that have ended meanwhile.
 func (e *Election) Await(ctx context.Context) (leads context.Context, term int64, err error) {
 	for {
+		if ctx.Err() != nil {
+			return nil, 0, context.Cause(ctx)
+		}
 		r, begins := e.lead.nowOrNext()
 		if r != nil {
 			return r.ctx, r.lease.Token(), nil
@@ -86,7 +89,6 @@ func (e *Election) Await(ctx context.Context) (leads context.Context, term int64
 		select {
 		case <-begins:
 		case <-ctx.Done():
-			return nil, 0, context.Cause(ctx)
 		}
 	}
 }

@@ -208,3 +208,19 @@ func TestSlowFollower(t *testing.T) {
 		<-leads.Done()
 	})
 }
+
+// A context that has ended ends a loop of Await, though the leadership goes on.
+func TestAwaitAfterItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := elect.New(locktest.New(t, lock.Config{}), "scheduler", lock.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, e.Run(t.Context(), func(context.Context, int64) error {
+			_, _, err := e.Await(ctx)
+			require.NoError(t, err)
+			cancel()
+			_, _, err = e.Await(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+			return nil
+		}))
+	})
+}

@@ -98,7 +98,7 @@ var errOtherClock = errors.New("the folder's clock was deleted, and made anew by
 // that was deleted.
 func (s *Store) checkClock(ctx context.Context) error {
 	var c clock
-	s.contents(pathOfClock, func(b []byte) { decode(b, c.code) })
+	_ = s.contents(pathOfClock, func(b []byte) { decode(b, c.code) })
 	if c.base == s.base {
 		return nil
 	}

@@ -367,7 +367,7 @@ func TestContentsBesideWrites(t *testing.T) {
 	})
 	found := 0
 	for range 500 {
-		s.contents(path, func([]byte) { found++ })
+		assert.NoError(t, s.contents(path, func([]byte) { found++ }))
 	}
 	end.Store(true)
 	writes.Wait()
@@ -587,4 +587,31 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 		time.Sleep(5 * sweepEvery)
 		require.NoError(t, s.Close())
 	})
+}
+
+// A process without a free descriptor gets an error, and not a list of fewer locks.
+func TestListWithoutDescriptors(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 3
+	var errs []error
+	var names []string
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+	for info, err := range s.List(t.Context(), "", func(string) bool { return true }) {
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			names = append(names, info.Name)
+		}
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NotEmpty(t, errs, "broken promise: %q are all locks", names)
+	require.ErrorIs(t, errs[0], driver.ErrUnavailable)
+	require.ErrorIs(t, errs[0], unix.EMFILE)
+	for _, err := range s.List(t.Context(), "", func(string) bool { return true }) {
+		require.NoError(t, err)
+	}
 }

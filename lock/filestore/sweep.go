@@ -5,6 +5,8 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -53,21 +55,25 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 		return true
 	}
 	var gone []string
-	for _, id := range s.list(pathOfStores) {
+	stores, _ := s.list(pathOfStores)
+	for _, id := range stores {
 		if strings.HasPrefix(pathOfStores+id, pathOfNew) || s.peers.look(id) == dead {
 			gone = append(gone, id)
 		}
 	}
 	complete := true
-	for path := range s.files(pathOfLocks) {
+	for path, err := range s.files(pathOfLocks) {
 		if s.ending.Err() != nil || s.now().After(end) {
 			return true
 		}
-		l, ok := s.tidyFile(path)
+		l, ok := true, false
+		if err == nil {
+			l, ok = s.tidyFile(path)
+		}
 		left, complete = left || l, complete && ok
 	}
-	for path := range s.files(pathOfClients) {
-		left = s.forget(path) || left
+	for path, err := range s.files(pathOfClients) {
+		left = err != nil || s.forget(path) || left
 	}
 	for _, id := range gone { // nothing belongs to them any more
 		path := pathOfStores + id
@@ -150,24 +156,34 @@ func (s *Store) old(path string) bool {
 	return err == nil && s.system.wall().Sub(time.Unix(stat.Mtim.Unix())) > time.Hour
 }
 
-// list returns the names in a folder; none if it cannot be read.
-func (s *Store) list(path string) []string {
+// list returns the names in a folder; none if it does not exist.
+func (s *Store) list(path string) ([]string, error) {
 	fd, err := unix.Openat(s.fd, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	names, _ := f.Readdirnames(-1)
-	return names
+	return f.Readdirnames(-1)
 }
 
-// files yields the paths of the files of a folder with fileOf.
-func (s *Store) files(folder string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, shard := range s.list(folder) {
-			for _, name := range s.list(folder + shard) {
-				if !yield(folder + shard + "/" + name) {
+// files yields the paths of the files of a folder with fileOf. An error means that some are
+// missing.
+func (s *Store) files(folder string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		shards, err := s.list(folder)
+		if err != nil && !yield("", err) {
+			return
+		}
+		for _, shard := range shards {
+			names, err := s.list(folder + shard)
+			if err != nil && !yield("", err) {
+				return
+			}
+			for _, name := range names {
+				if !yield(folder+shard+"/"+name, nil) {
 					return
 				}
 			}
@@ -176,38 +192,47 @@ func (s *Store) files(folder string) func(yield func(string) bool) {
 }
 
 // contents calls decode with the content of a file, which it does not lock: a writer leaves the
-// version before its own alone. It reads again what two writers have changed meanwhile.
-func (s *Store) contents(path string, decode func([]byte)) {
+// version before its own alone. It reads again what two writers have changed meanwhile. The error
+// is that of a file that exists and cannot be opened.
+func (s *Store) contents(path string, decode func([]byte)) error {
 	fd, err := openAt(s.fd, path, false)
-	if err != nil {
-		return
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	f := file{fd: fd}
 	defer unix.Close(fd)
 	for range 100 {
 		if _, err := f.read(); err == nil && len(f.content) > 0 {
 			decode(f.content)
-			return
+			break
 		}
 	}
+	return nil
 }
 
-// names returns the names with a prefix.
+// names returns the names with a prefix. An error means that some are missing.
 func (s *Store) names(prefix string) (names []string, err error) {
 	done, err := s.use()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	for path := range s.files(pathOfLocks) {
+	for path, missing := range s.files(pathOfLocks) {
 		var r record
-		s.contents(path, func(b []byte) { r.read(b, s.base) })
+		if missing == nil {
+			missing = s.contents(path, func(b []byte) { r.read(b, s.base) })
+		}
+		if missing != nil {
+			err = fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, missing)
+		}
 		if r.name != "" && strings.HasPrefix(r.name, prefix) {
 			names = append(names, r.name)
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	return names, err
 }
 
 // Announce stores the record of a client, see [driver.Store].
@@ -230,7 +255,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 // client returns the record of a client.
 func (s *Store) client(id string) (driver.Client, bool) {
 	var a announced
-	s.contents(fileOf(pathOfClients, id), func(b []byte) {
+	_ = s.contents(fileOf(pathOfClients, id), func(b []byte) { // without it the id is shown
 		if !decode(b, a.code) || a.ends < s.now().UnixMicro() {
 			a = announced{}
 		}
