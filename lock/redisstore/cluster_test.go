@@ -219,3 +219,63 @@ func TestClusterSlotMoves(t *testing.T) {
 		move.Finish(t)
 	})
 }
+
+// While the slot of a lock moves, its holder is renewed, wherever the lock is: a move may take
+// longer than a lease lasts. With the keys of a lock on two masters there is no answer.
+func TestClusterRenewsWhileASlotMoves(t *testing.T) {
+	cluster := sharedCluster(t)
+	client := clusterClient(t, cluster)
+	stores := map[string]*redisstore.Store{
+		"tokens that last":       open(t, client),
+		"tokens that have ended": openWith(t, client, redisstore.Config{FenceTTL: 2 * time.Millisecond}),
+		"tokens without an end":  openWith(t, client, redisstore.Config{FenceTTL: -1}),
+	}
+	holds := make(map[string][]*driver.Hold)
+	var locks []string
+	for tokens, store := range stores {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
+			h := heldFor(kind, 1)
+			h.Name = fmt.Sprintf("{moves}%v, %s", kind, tokens)
+			if kind == driver.KindPermit {
+				require.NoError(t, client.Set(t.Context(), h.Name, 1, 0).Err())
+			}
+			require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			if kind == driver.KindRead {
+				h.Count = 2
+				require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			}
+			holds[tokens] = append(holds[tokens], h)
+			locks = append(locks, h.Name)
+		}
+	}
+	outcomes := func(allowed ...renewal.Outcome) {
+		t.Helper()
+		for tokens, store := range stores {
+			for _, h := range holds[tokens] {
+				item := renewItems(t.Context(), store, h)[0]
+				assert.Contains(t, allowed, item.Outcome, "%s: %v", h.Name, item.Err)
+			}
+			for i, item := range renewItems(t.Context(), store, holds[tokens]...) {
+				assert.Contains(t, allowed, item.Outcome, "%s, with others: %v", holds[tokens][i].Name, item.Err)
+			}
+		}
+	}
+	from, to := cluster.Owner(t, "{moves}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	require.Eventually(t, func() bool {
+		counters := from.Client(t).Keys(t.Context(), "redisson_lock_token:{moves}*, tokens that have ended")
+		return counters.Err() == nil && len(counters.Val()) == 0
+	}, time.Minute, time.Millisecond)
+	move := cluster.Migrate(t, "{moves}", to)
+	outcomes(renewal.Renewed)
+	move.Move(t, locks...)
+	outcomes(renewal.Renewed, renewal.Unknown)
+	rest, err := from.Client(t).Keys(t.Context(), "*{moves}*").Result()
+	require.NoError(t, err)
+	move.Move(t, rest...)
+	outcomes(renewal.Renewed)
+	move.Finish(t)
+	outcomes(renewal.Renewed)
+}
