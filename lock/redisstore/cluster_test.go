@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,4 +280,36 @@ func TestClusterRenewsWhileASlotMoves(t *testing.T) {
 	outcomes(renewal.Renewed)
 	move.Finish(t)
 	outcomes(renewal.Renewed)
+}
+
+// A client learns from its subscriptions that a slot has moved. Those of the slot move, and the
+// others of their connection are not affected.
+func TestClusterMovedSlotEndsNoOtherSubscription(t *testing.T) {
+	cluster := sharedCluster(t)
+	store := open(t, clusterClient(t, cluster))
+	from, to := cluster.Owner(t, "{moves}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	stays := "stays"
+	for i := 0; cluster.Owner(t, stays) != from; i++ {
+		stays = fmt.Sprint("stays", i)
+	}
+	var woken atomic.Int32
+	subscribe(t, store, mutexOf("{moves}", 1), func(driver.Notice) {})
+	subscribe(t, store, mutexOf(stays, 1), func(driver.Notice) { woken.Add(1) })
+	old, added := from.Client(t), to.Client(t)
+	connection := regexp.MustCompile(`(?m)^id=(\d+) .* ssub=6 `).FindStringSubmatch(old.ClientList(t.Context()).Val())
+	require.NotNil(t, connection)
+
+	cluster.Migrate(t, "{moves}", to).Finish(t)
+	channels := []string{"redisson_lock__channel:{moves}", "leasewheel_lock__channel:{moves}", "leasewheel_lock__channel:{moves}:" + owner(1)[:36]}
+	require.Eventually(t, func() bool {
+		subscribed := added.PubSubShardNumSub(t.Context(), channels...).Val()
+		return subscribed[channels[0]] == 1 && subscribed[channels[1]] == 1 && subscribed[channels[2]] == 1
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, old.SPublish(t.Context(), "redisson_lock__channel:{"+stays+"}", "0").Err())
+	require.Eventually(t, func() bool { return woken.Load() > 0 }, time.Minute, time.Millisecond)
+	assert.Contains(t, old.ClientList(t.Context()).Val(), "id="+connection[1]+" ")
+	assert.EqualValues(t, 1, woken.Load())
 }
