@@ -30,6 +30,8 @@ type grant struct {
 	outcomes *outcomes
 	token    int64 // guarded by grants.mu
 
+	// ttl is the one of the last acquisition or renewal. Guarded by grants.mu.
+	ttl time.Duration
 	// by is when it ends unless it is renewed; the nodes drop it a little later.
 	by time.Time // guarded by grants.mu
 	// released: its release was requested, so it must not be restored.
@@ -63,7 +65,7 @@ func (g *grants) of(h *driver.Hold) *grant {
 func (g *grants) tokenOf(known *grant) (token int64, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return known.token, renewal.Until(known.by.Add(-known.hold.TTL), known.hold.TTL)
+	return known.token, renewal.Until(known.by.Add(-known.ttl), known.ttl)
 }
 
 // releasing is a hold whose count is being lowered, as the nodes know it.
@@ -90,12 +92,12 @@ func (g *grants) releasing(h *driver.Hold) releasing {
 	return releasing{nodeHold{asked(h), known.hold.names}, known.outcomes}
 }
 
-// alive returns the token of a grant, and until when it may be restored at a node that
-// has lost it. alive is false if it must not be.
-func (g *grants) alive(known *grant) (token int64, by time.Time, alive bool) {
+// alive returns the token and the TTL of a grant, and until when it may be restored at a node
+// that has lost it. alive is false if it must not be.
+func (g *grants) alive(known *grant) (token int64, ttl time.Duration, by time.Time, alive bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return known.token, known.by, !known.released && time.Now().Before(known.by)
+	return known.token, known.ttl, known.by, !known.released && time.Now().Before(known.by)
 }
 
 // ofLeases returns the grant of each lease; nil for a lease that was not granted here.
@@ -122,7 +124,8 @@ func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time
 	defer g.mu.Unlock()
 	for i, known := range granted {
 		if known != nil && items[i].Outcome == renewal.Renewed {
-			known.by = asked.Add(shorter(items[i].Given, known.hold.TTL))
+			known.ttl = items[i].TTL
+			known.by = asked.Add(shorter(items[i].Given, known.ttl))
 		}
 	}
 }
@@ -138,7 +141,7 @@ func (g *grants) keep(h *driver.Hold, a *attempt) {
 		known = &grant{hold: a.hold, outcomes: a.outcomes}
 		g.held[key] = known
 	}
-	known.token = a.answer.Token
+	known.token, known.ttl = a.answer.Token, a.hold.TTL
 	known.by = a.asked.Add(shorter(a.answer.First, a.hold.TTL))
 }
 

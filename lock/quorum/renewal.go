@@ -247,11 +247,12 @@ func (s *Store) restore(n *node, missing []*grant) {
 // restoreOne restores one grant. The request's deadline is the grant's end: another owner
 // may have had the lock afterwards.
 func (s *Store) restoreOne(n *node, g *grant) error {
-	token, by, alive := s.grants.alive(g)
+	token, ttl, by, alive := s.grants.alive(g)
 	if !alive {
 		return nil
 	}
 	hold := g.hold.at(n)
+	hold.TTL = ttl
 	hold.Count = 1 // a later count replaces it
 	if limit := time.Now().Add(s.limit(hold.TTL)); limit.Before(by) {
 		by = limit

@@ -204,3 +204,39 @@ func TestUnresponsiveNodeDelaysNoRenewal(t *testing.T) {
 		time.Sleep(ttl)
 	})
 }
+
+// A hold that is granted again, or renewed, with another TTL has that TTL, also at a node that it is
+// restored at.
+func TestRestoredWithTheLastTTL(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("granted again %v", again), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				h := hold("me:1")
+				acquire := func() {
+					answer, err := store.Acquire(t.Context(), h)
+					require.NoError(t, err)
+					require.Equal(t, driver.Granted, answer.Verdict)
+					synctest.Wait() // for the third node
+				}
+				renew := func() {
+					items := []renewal.Item{{Key: "a", Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+					store.Renew(t.Context(), items)
+					require.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
+					synctest.Wait()
+				}
+				acquire()
+				if h.TTL = time.Hour; again {
+					acquire()
+				}
+				renew()
+				pass(h.TTL / 3)
+				all[2].lose()
+				renew()
+				pass(h.TTL / 3)
+				assert.Equal(t, 3, holders(all, "a"))
+			})
+		})
+	}
+}

@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,4 +220,96 @@ func TestClusterSlotMoves(t *testing.T) {
 		}
 		move.Finish(t)
 	})
+}
+
+// While the slot of a lock moves, its holder is renewed, wherever the lock is: a move may take
+// longer than a lease lasts. With the keys of a lock on two masters there is no answer.
+func TestClusterRenewsWhileASlotMoves(t *testing.T) {
+	cluster := sharedCluster(t)
+	client := clusterClient(t, cluster)
+	stores := map[string]*redisstore.Store{
+		"tokens that last":       open(t, client),
+		"tokens that have ended": openWith(t, client, redisstore.Config{FenceTTL: 2 * time.Millisecond}),
+		"tokens without an end":  openWith(t, client, redisstore.Config{FenceTTL: -1}),
+	}
+	holds := make(map[string][]*driver.Hold)
+	var locks []string
+	for tokens, store := range stores {
+		for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindPermit} {
+			h := heldFor(kind, 1)
+			h.Name = fmt.Sprintf("{moves}%v, %s", kind, tokens)
+			if kind == driver.KindPermit {
+				require.NoError(t, client.Set(t.Context(), h.Name, 1, 0).Err())
+			}
+			require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			if kind == driver.KindRead {
+				h.Count = 2
+				require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			}
+			holds[tokens] = append(holds[tokens], h)
+			locks = append(locks, h.Name)
+		}
+	}
+	outcomes := func(allowed ...renewal.Outcome) {
+		t.Helper()
+		for tokens, store := range stores {
+			for _, h := range holds[tokens] {
+				item := renewItems(t.Context(), store, h)[0]
+				assert.Contains(t, allowed, item.Outcome, "%s: %v", h.Name, item.Err)
+			}
+			for i, item := range renewItems(t.Context(), store, holds[tokens]...) {
+				assert.Contains(t, allowed, item.Outcome, "%s, with others: %v", holds[tokens][i].Name, item.Err)
+			}
+		}
+	}
+	from, to := cluster.Owner(t, "{moves}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	require.Eventually(t, func() bool {
+		counters := from.Client(t).Keys(t.Context(), "redisson_lock_token:{moves}*, tokens that have ended")
+		return counters.Err() == nil && len(counters.Val()) == 0
+	}, time.Minute, time.Millisecond)
+	move := cluster.Migrate(t, "{moves}", to)
+	outcomes(renewal.Renewed)
+	move.Move(t, locks...)
+	outcomes(renewal.Renewed, renewal.Unknown)
+	rest, err := from.Client(t).Keys(t.Context(), "*{moves}*").Result()
+	require.NoError(t, err)
+	move.Move(t, rest...)
+	outcomes(renewal.Renewed)
+	move.Finish(t)
+	outcomes(renewal.Renewed)
+}
+
+// A client learns from its subscriptions that a slot has moved. Those of the slot move, and the
+// others of their connection are not affected.
+func TestClusterMovedSlotEndsNoOtherSubscription(t *testing.T) {
+	cluster := sharedCluster(t)
+	store := open(t, clusterClient(t, cluster))
+	from, to := cluster.Owner(t, "{moves}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	stays := "stays"
+	for i := 0; cluster.Owner(t, stays) != from; i++ {
+		stays = fmt.Sprint("stays", i)
+	}
+	var woken atomic.Int32
+	subscribe(t, store, mutexOf("{moves}", 1), func(driver.Notice) {})
+	subscribe(t, store, mutexOf(stays, 1), func(driver.Notice) { woken.Add(1) })
+	old, added := from.Client(t), to.Client(t)
+	connection := regexp.MustCompile(`(?m)^id=(\d+) .* ssub=6 `).FindStringSubmatch(old.ClientList(t.Context()).Val())
+	require.NotNil(t, connection)
+
+	cluster.Migrate(t, "{moves}", to).Finish(t)
+	channels := []string{"redisson_lock__channel:{moves}", "leasewheel_lock__channel:{moves}", "leasewheel_lock__channel:{moves}:" + owner(1)[:36]}
+	require.Eventually(t, func() bool {
+		subscribed := added.PubSubShardNumSub(t.Context(), channels...).Val()
+		return subscribed[channels[0]] == 1 && subscribed[channels[1]] == 1 && subscribed[channels[2]] == 1
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, old.SPublish(t.Context(), "redisson_lock__channel:{"+stays+"}", "0").Err())
+	require.Eventually(t, func() bool { return woken.Load() > 0 }, time.Minute, time.Millisecond)
+	assert.Contains(t, old.ClientList(t.Context()).Val(), "id="+connection[1]+" ")
+	assert.EqualValues(t, 1, woken.Load())
 }

@@ -119,7 +119,7 @@ package redisstore
 // Subscriptions: pubsub.go, internal/pubsub/subscriber.go, internal/pubsub/conn.go,
 // internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, subscriber_test.go, cluster_test.go, mute_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 218, 260, 265.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
@@ -136,8 +136,8 @@ package redisstore
 //
 // Renewals on Redis: kind.go Store.Renew(), internal/transport/renewal.go,
 // internal/lua/renew.lua, internal/lua/fence_life.lua.
-// Tests: reply_test.go, faults_test.go, token_test.go.
-// Planted: 01, 02, 231.
+// Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go.
+// Planted: 01, 02, 207, 231.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.runReplicated(),
 // internal/transport/call.go Script.Granting.

@@ -242,11 +242,13 @@ func (s *Store) fences() bool { return s.config.Format != FormatPlain || s.confi
 
 // prolongAs adds one hold, whose owner has that field in the lock's hash, to a renewal. The
 // fencing counter lives on by those renewals of a held lock that are sent around the ends of
-// halves of its life, so that most cost the server nothing for it.
+// halves of its life, so that most cost the server nothing for it. A counter that ends between
+// two renewals is left out: while a cluster moves a slot, it runs no script of several keys of
+// which one is missing.
 func (s *Store) prolongAs(c *transport.Call, at key, lease *renewal.Item, owner string) {
 	ttl := lease.TTL.Milliseconds()
 	c.Keys = append(c.Keys, string(at))
-	if half := s.fenceMillis / 2; half > 0 && s.fences() {
+	if half := s.fenceMillis / 2; half > 0 && ttl <= s.fenceMillis && s.fences() {
 		now, most := time.Now().UnixMilli(), ttl*2/5 // renewals are a third of the TTL apart, and may be late
 		if now/half != (now-most)/half {
 			c.Keys = append(c.Keys, string(tokenKey(at)))

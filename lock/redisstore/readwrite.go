@@ -39,6 +39,9 @@ func holdsKey(at key, owner string) key {
 	return holdsTag(at) + ":" + key(owner) + ":rwlock_timeout"
 }
 
+// firstHold ends the key of a reader's first hold, see [holdsKey].
+const firstHold = ":1"
+
 // writerField is a writer's field in the lock's hash.
 func writerField(owner string) string { return owner + ":write" }
 
@@ -62,7 +65,9 @@ var read = kind{
 	},
 	renew: readRenew,
 	prolong: func(_ *Store, c *transport.Call, at key, lease *renewal.Item) {
-		c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)))
+		// The key of the first hold is there as long as the reader has holds: while a cluster moves
+		// a slot, it runs no script of several keys of which one is missing.
+		c.Keys = append(c.Keys, string(at), string(holdsKey(at, lease.Owner)+firstHold))
 		c.Args = append(c.Args, lease.TTL.Milliseconds(), lease.Owner)
 	},
 	rights: rights{

@@ -1,7 +1,7 @@
 -- Prolongs the leases of many readers. A lease that cannot be prolonged does not affect
 -- others.
 --
--- KEYS  for each reader: the lock, the prefix of the keys of its holds
+-- KEYS  for each reader: the lock, the key of its first hold
 -- ARGV  for each reader: its lease in ms, its owner
 -- returns  for each reader: 1 prolonged, the ms if for less than its lease, 0 it has no
 --          hold, -1 the key is another owner's or no lock, or the text of an error
@@ -28,6 +28,7 @@ end
 
 local outcomes = {}
 for i = 1, #KEYS, 2 do
-  table.insert(outcomes, renew(KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1]))
+  local timeouts = string.sub(KEYS[i + 1], 1, -3) -- without ":1"
+  table.insert(outcomes, renew(KEYS[i], timeouts, ARGV[i], ARGV[i + 1]))
 end
 return outcomes

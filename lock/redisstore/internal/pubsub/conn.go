@@ -26,8 +26,15 @@ const attachWithin = 2 * time.Second
 // refusedPause is how long a channel that was carried before waits after a refusal.
 const refusedPause = time.Second
 
+// lostPause is how long a channel waits whose node has changed: by then others of its slot are
+// lost, too, and the new topology may be known.
+const lostPause = 20 * time.Millisecond
+
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
+
+// errUnwanted breaks a conn with a subscription that no request is for.
+var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
 
 // errBroken is the error of adding a channel to a conn that is broken already. There is
 // another conn for it.
@@ -51,6 +58,7 @@ type conn struct {
 	// Guarded by subscriber.mu.
 	channels map[string]*channelState // by channel name
 	requests []*request               // those that the server has not answered in full, in its order
+	lost     []*channel               // whose node has changed, and that move after lostPause
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -172,10 +180,15 @@ func (cn *conn) answered(k kind, name string) {
 	}
 }
 
-// refused ends the subscriptions of the oldest request, which the user has no right to. The
-// others on the conn are not affected. It reports whether there was such a request.
+// refused ends the subscriptions of the oldest request, which the user has no right to, or whose
+// slot belongs to another node. The others on the conn are not affected. It reports whether there
+// was such a request.
 func (cn *conn) refused(err error) bool {
 	s := cn.subscriber
+	redirected := errors.Is(err, fault.ErrCluster)
+	if redirected {
+		s.doubt(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind != subscribe {
@@ -197,6 +210,8 @@ func (cn *conn) refused(err error) bool {
 		switch {
 		case c == nil:
 			continue
+		case c.confirmed && redirected:
+			cn.lose(c)
 		case c.confirmed: // until the right was taken away, which may be an error of the moment
 			if s.ctx.Err() == nil {
 				s.work.Go(func() {
@@ -286,7 +301,7 @@ func (cn *conn) read() {
 	<-cn.begun
 	for {
 		message, err := cn.pubsub.Receive(Offline)
-		if _, refusal := errors.AsType[redis.Error](err); refusal && strings.HasPrefix(err.Error(), "NOPERM") && cn.refused(fault.Classify(err)) {
+		if _, refusal := errors.AsType[redis.Error](err); refusal && cn.refused(fault.Classify(err)) {
 			continue
 		}
 		if err != nil {
@@ -302,7 +317,10 @@ func (cn *conn) read() {
 		case *redis.Message:
 			cn.message(m)
 		case *redis.Subscription:
-			cn.confirm(m)
+			if !cn.confirm(m) {
+				cn.breakDown(errUnwanted)
+				return
+			}
 		}
 	}
 }
@@ -315,8 +333,9 @@ func (cn *conn) message(m *redis.Message) {
 	}
 }
 
-// confirm handles the server's confirmation that a subscription began or ended.
-func (cn *conn) confirm(m *redis.Subscription) {
+// confirm handles the server's confirmation that a subscription began or ended. It reports false
+// for one that began without a request.
+func (cn *conn) confirm(m *redis.Subscription) bool {
 	s := cn.subscriber
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,7 +346,7 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	cn.answered(of, m.Channel)
 	k := cn.channels[m.Channel]
 	if k == nil {
-		return
+		return of == unsubscribe
 	}
 	switch of {
 	case subscribe:
@@ -335,12 +354,12 @@ func (cn *conn) confirm(m *redis.Subscription) {
 	case unsubscribe:
 		if k.unsubscribing == 0 {
 			cn.evicted(k)
-			return
+			return true
 		}
 		k.unsubscribing--
 	}
 	if k.subscribing > 0 || k.unsubscribing > 0 {
-		return
+		return true
 	}
 	c := k.channel
 	switch {
@@ -352,20 +371,46 @@ func (cn *conn) confirm(m *redis.Subscription) {
 		c.confirmed = true
 		close(c.ready)
 	}
+	return true
 }
 
 // evicted moves a channel that the server dropped because its slot now belongs to another
 // node. The caller holds mu.
 func (cn *conn) evicted(k *channelState) {
-	c := k.channel
-	if c == nil {
+	if c := k.channel; c != nil {
+		delete(cn.channels, c.Name)
+		cn.lose(c)
+	}
+}
+
+// lose moves a channel whose node has changed: with those that are lost at the same time, in their
+// order. The caller holds mu.
+func (cn *conn) lose(c *channel) {
+	s := cn.subscriber
+	c.conn = nil
+	if s.ctx.Err() != nil {
 		return
 	}
-	delete(cn.channels, c.Name)
-	c.conn = nil
-	if cn.subscriber.ctx.Err() == nil {
-		cn.subscriber.work.Go(func() { cn.subscriber.move([]*channel{c}) })
+	cn.lost = append(cn.lost, c)
+	if len(cn.lost) > 1 {
+		return
 	}
+	s.work.Go(func() {
+		if !pause(s.ctx, lostPause) {
+			return
+		}
+		s.mu.Lock()
+		lost := inOrder(cn.lost)
+		cn.lost = nil
+		s.mu.Unlock()
+		s.move(lost)
+	})
+}
+
+// inOrder sorts channels by their numbers.
+func inOrder(channels []*channel) []*channel {
+	slices.SortFunc(channels, func(a, b *channel) int { return cmp.Compare(a.number, b.number) })
+	return channels
 }
 
 // check pings a conn that has received nothing since the last check. It closes a conn
@@ -441,9 +486,8 @@ func (cn *conn) breakDown(err error) {
 			unconfirmed = append(unconfirmed, c)
 		}
 	}
-	slices.SortFunc(lost, func(a, b *channel) int { return cmp.Compare(a.number, b.number) })
 	if len(lost) > 0 && s.ctx.Err() == nil {
-		s.work.Go(func() { s.move(lost) })
+		s.work.Go(func() { s.move(inOrder(lost)) })
 	}
 	s.mu.Unlock()
 
