@@ -21,6 +21,11 @@ package main
 // Tests: cmd/leasewheel/engines/leasewheel-postgres/command_test.go,
 // cmd/leasewheel/engines/leasewheel-etcd/command_test.go.
 //
+// leasewheel queue: cmd/leasewheel/internal/queue/access.go, cmd/leasewheel/internal/queue/list.go,
+// cmd/leasewheel/internal/queue/change.go.
+// Tests: queue_test.go, security_queue_test.go.
+// Planted: 224.
+//
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
 // docs/watch.schema.json.
