@@ -33,7 +33,8 @@ type Config struct {
 
 	// Listen is how the store makes its own connection, on which it is notified of releases. It
 	// must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
-	// subscriptions fail. Default: as the pool connects.
+	// subscriptions fail. Default: as the pool connects; with [NewSQL], as one of the pool's connections
+	// was made, whose password may have changed since.
 	Listen *pgx.ConnConfig
 
 	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.
