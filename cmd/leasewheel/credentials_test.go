@@ -212,3 +212,22 @@ func TestServerName(t *testing.T) {
 		})
 	}
 }
+
+// A URL in a wrong place is an error that quotes it, without its password.
+func TestMisplacedURLKeepsItsPassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://shop:" + commandtest.Secret + "@cache:6379/1", "rediss://:pa\"ss/@" + commandtest.Secret + "@cache",
+		"redis-sentinel://s:1?master_name=m&password=" + commandtest.Secret, "postgresql:///db?host=h&password=" + commandtest.Secret,
+	} {
+		for _, args := range [][]string{
+			{url}, {"doctor", url}, {"version", url}, {"queue", url}, {"help", url}, {"completion", url}, {"ls", "--store-file", url},
+			{"ls", "--store-password-file", url, "--store", "redis://127.0.0.1:1"}, {"run", "job", "--", url}, {"run", "job", "--ttl", url},
+			{"run", "--ttl", url, "job", "--", "true"}, {"accuracy", url}, {"demo", url}, {"bench", url}, {"inspect", "--kind", url, "a"},
+		} {
+			p := commandtest.Call(t, commandtest.Nowhere, args...)
+			assert.NotEqual(t, exit.OK, p.Wait(), args)
+			assert.NotContains(t, p.Stderr.String()+p.Stdout.String(), commandtest.Secret, args)
+		}
+	}
+}

@@ -13,13 +13,18 @@ package main
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go.
 // Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
-// Planted: 148, 154.
+// Planted: 148, 154, 235.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,
 // of a module of their own.
 // Tests: cmd/leasewheel/engines/leasewheel-postgres/command_test.go,
 // cmd/leasewheel/engines/leasewheel-etcd/command_test.go.
+//
+// leasewheel queue: cmd/leasewheel/internal/queue/access.go, cmd/leasewheel/internal/queue/list.go,
+// cmd/leasewheel/internal/queue/change.go.
+// Tests: queue_test.go, security_queue_test.go.
+// Planted: 224.
 //
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
@@ -45,7 +50,7 @@ package main
 //
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
-// cmd/leasewheel/internal/exit/exit.go.
+// cmd/leasewheel/internal/exit/exit.go. What a line may have in it: cmd/leasewheel/internal/output/text.go.
 // Tests: root_test.go, completion_test.go, man_test.go, cmd/leasewheel/internal/root/completion_test.go.
 // Planted: 153.
 //

@@ -96,6 +96,24 @@ func anyInstant(text string) string {
 	return regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(text, "YYYY-MM-DDThh:mm:ssZ")
 }
 
+// What follows the name of a queue is no flag, whatever it begins with: producers choose ids and
+// payloads, and the examples pass them on.
+func TestQueueTakesNoFlagsFromProducers(t *testing.T) {
+	t.Parallel()
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	q, file := openMails(t, server.Client(t)), filepath.Join(t.TempDir(), "touched")
+	evil := []string{"--all", "--help", "--store-password-command=touch " + file}
+	for _, id := range evil {
+		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", id, "mails", id), id+": put")
+		info, err := q.Get(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, id, string(info.Payload))
+		assert.Equal(t, id+": no dead letter has this id\n", commandtest.Ask(t, env, exit.NotDone, "queue", "revive", "mails", id))
+		assert.Equal(t, id+": dropped\n", commandtest.Ask(t, env, exit.OK, "queue", "cancel", "mails", "--", id))
+	}
+	assert.NoFileExists(t, file)
+}
+
 // The lists show each message, safely for a terminal, with the first bytes of its payload.
 func TestQueueLists(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ package etcdstore
 //
 // Requests: store.go, renew.go, inspect.go, subscription.go; what they mean:
 // lock/internal/machine/doc.go.
-// Tests: suite_real_test.go, differential_test.go, store_test.go.
+// Tests: suite_real_test.go, differential_test.go, store_test.go, auth_test.go.
 //
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.

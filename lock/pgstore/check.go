@@ -85,7 +85,7 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 		return s.query(ctx, in(s.config.Schema, sql), nil, func(rows pgx.Rows) error { return rows.Scan(into...) })
 	}
 	err := s.query(ctx, `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
-		'transaction_isolation', 'synchronous_standby_names', 'server_version', 'server_version_num', 'idle_in_transaction_session_timeout')`,
+		'transaction_isolation', 'transaction_read_only', 'synchronous_standby_names', 'server_version', 'server_version_num', 'idle_in_transaction_session_timeout')`,
 		nil, func(rows pgx.Rows) error {
 			var name, value string
 			err := rows.Scan(&name, &value)
@@ -191,6 +191,8 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	const survives = "a grant survives a crash of the server: a lost one is granted to another owner while its holder works"
 	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
 	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
+	add(f.settings["transaction_read_only"] == "on" && !f.standby, driver.SeverityError, "read-only", "transactions are read-only", "requests fail",
+		"set default_transaction_read_only to off for the role")
 	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel-postgres sql")
 	add(len(f.missing) > 0, driver.SeverityError, "rights", "the role does not have "+listed(f.missing), "requests fail", "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role")
 	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],

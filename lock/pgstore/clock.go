@@ -91,16 +91,16 @@ func (s *Store) window(ctx context.Context) (*window, error) {
 func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
 	var isolation string
-	var standby bool
+	var readOnly bool
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &standby) })
+	err := s.query(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)
 	case isolation != "read committed":
 		return nil, fmt.Errorf("pgstore: the pool's transactions are %q, so that a statement would miss what has happened while it waited: set default_transaction_isolation to \"read committed\" for its role: %w", isolation, driver.ErrNotDone)
-	case standby:
-		return nil, fmt.Errorf("pgstore: the server is a standby: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
+	case readOnly:
+		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}
 	return s.clock.renew(sent, micros, false), nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -52,4 +53,20 @@ func TestReadingIsReplacedWhenTheClockWasSet(t *testing.T) {
 			granted(t, store, h)
 		}
 	}
+}
+
+// A role whose transactions are read-only, as some services make them when a disk is full, is found
+// before a request fails.
+func TestReadOnlyTransactions(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "read_only")
+	store := open(t, s, pgstore.Config{Schema: "read_only", Poll: true}, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	})
+	err := store.Ping(t.Context())
+	require.ErrorContains(t, err, "read-only")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	examine(t, store, "read-only")
 }

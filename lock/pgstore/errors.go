@@ -62,7 +62,7 @@ func passing(code string) bool {
 	switch {
 	case repeatable(code), strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"):
 		return true
-	case code == "25006", code == "55P03": // a standby; lock_timeout
+	case code == "25006", code == "55P03": // a standby, or a read-only transaction; lock_timeout
 		return true
 	}
 	return false

@@ -54,6 +54,9 @@ func GuardSQL(ctx context.Context, tx *sql.Tx, schema string, lease Lease) error
 
 // guard has exec run the statement, and returns what its number of rows means.
 func guard(schema, name string, token int64, exec func(statement string) (int64, error)) error {
+	if err := validateSchema(schema); err != nil {
+		return err
+	}
 	if token <= 0 {
 		return fmt.Errorf("pgstore: the lease of %q has no fencing token", name)
 	}

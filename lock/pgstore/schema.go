@@ -45,6 +45,22 @@ func Grants(schema, role string) string {
 	return in(schema, grants, "{role}", pgx.Identifier{role}.Sanitize())
 }
 
+// maxSchema is the length of the longest name that PostgreSQL does not shorten, in bytes.
+const maxSchema = 63
+
+// validateSchema returns an error for a name that no schema can have.
+func validateSchema(name string) error {
+	switch {
+	case name == "":
+		return errors.New("pgstore: the schema has no name")
+	case len(name) > maxSchema:
+		return fmt.Errorf("pgstore: the schema's name has %d bytes; accepted are up to %d bytes", len(name), maxSchema)
+	case strings.ContainsRune(name, 0):
+		return errors.New("pgstore: the schema's name has a zero byte")
+	}
+	return nil
+}
+
 // in returns statements for a schema, with further replacements.
 func in(schema, statements string, more ...string) string {
 	name := pgx.Identifier{schema}.Sanitize()
@@ -60,8 +76,8 @@ type Execer interface {
 // Migrate runs [SQL] in one transaction. Programs that do so at once wait for each other. It
 // changes nothing if the schema is up to date, and returns an error if it is of a newer version.
 func Migrate(ctx context.Context, conn Execer, schema string) error {
-	if schema == "" {
-		return errors.New("pgstore: the schema has no name")
+	if err := validateSchema(schema); err != nil {
+		return err
 	}
 	// Statements that are sent together are one transaction.
 	_, err := conn.Exec(ctx, SQL(schema), pgx.QueryExecModeSimpleProtocol)

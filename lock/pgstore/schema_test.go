@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,4 +115,15 @@ func TestGrants(t *testing.T) {
 	require.ErrorContains(t, err, "pgstore.Migrate")
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// PostgreSQL shortens names. Those of two schemas would be one.
+func TestLongSchema(t *testing.T) {
+	t.Parallel()
+	pool, long := server(t).Pool(t), strings.Repeat("é", 32)
+	require.ErrorContains(t, pgstore.Migrate(t.Context(), pool, long), "63 bytes")
+	_, err := pgstore.New(pool, pgstore.Config{Schema: long})
+	require.ErrorContains(t, err, "63 bytes")
+	require.ErrorContains(t, pgstore.Guard(t.Context(), nil, long, token{"a", 1}), "63 bytes")
+	require.ErrorContains(t, pgstore.Migrate(t.Context(), pool, "a\x00"), "zero byte")
 }

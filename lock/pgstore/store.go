@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,12 +28,13 @@ var _ interface {
 
 // Config configures a [Store]. Its zero value is ready to use.
 type Config struct {
-	// Schema is the schema that [Migrate] has filled. Default: [DefaultSchema].
+	// Schema is the schema that [Migrate] has filled, a name of up to 63 bytes. Default: [DefaultSchema].
 	Schema string
 
 	// Listen is how the store makes its own connection, on which it is notified of releases. It
 	// must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
-	// subscriptions fail. Default: as the pool connects.
+	// subscriptions fail. Default: as the pool connects; with [NewSQL], as one of the pool's connections
+	// was made, whose password may have changed since.
 	Listen *pgx.ConnConfig
 
 	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.
@@ -85,8 +85,8 @@ func newStore(pool pool, c Config) (*Store, error) {
 	if c.Schema == "" {
 		c.Schema = DefaultSchema
 	}
-	if strings.ContainsRune(c.Schema, 0) {
-		return nil, errors.New("pgstore: the schema's name has a zero byte")
+	if err := validateSchema(c.Schema); err != nil {
+		return nil, err
 	}
 	if c.Poll && c.Listen != nil {
 		return nil, errors.New("pgstore: Listen is of no use with Poll")

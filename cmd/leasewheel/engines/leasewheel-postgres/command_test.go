@@ -132,7 +132,9 @@ func TestSQL(t *testing.T) {
 	require.NoError(t, err)
 	_, err = admin.Exec(t.Context(), commandtest.Ask(t, nil, exit.OK, "sql"), pgx.QueryExecModeSimpleProtocol)
 	require.ErrorContains(t, err, "newer version")
-	assert.Equal(t, exit.Usage, commandtest.Call(t, nil, "sql", "--schema", "").Wait())
+	for _, name := range []string{"", strings.Repeat("s", 64)} {
+		assert.Equal(t, exit.Usage, commandtest.Call(t, nil, "sql", "--schema", name).Wait())
+	}
 }
 
 // The password of a role comes from a file or a command.

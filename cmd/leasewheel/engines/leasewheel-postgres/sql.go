@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -21,6 +20,9 @@ Run them as a user that may create the schema, or owns it.` + exit.PrintedCodes
 const sqlExample = `  leasewheel-postgres sql --role shop | psql -v ON_ERROR_STOP=1 orders
   leasewheel-postgres run --store 'postgres://shop@db/orders' nightly -- ./job`
 
+// longest is the length of the longest name that PostgreSQL does not shorten, in bytes.
+const longest = 63
+
 // newSQLCommand makes the command sql.
 func newSQLCommand() *cobra.Command {
 	var schema, role string
@@ -31,8 +33,8 @@ func newSQLCommand() *cobra.Command {
 		Example: sqlExample,
 		Args:    exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if schema == "" || strings.ContainsRune(schema+role, 0) {
-				return exit.UsageError(cmd, errors.New("--schema and --role: accepted are names without a zero byte"))
+			if schema == "" || max(len(schema), len(role)) > longest || strings.ContainsRune(schema+role, 0) {
+				return exit.UsageError(cmd, fmt.Errorf("--schema and --role: accepted are names of up to %d bytes, without a zero byte", longest))
 			}
 			text := "BEGIN;\n" + pgstore.SQL(schema)
 			if role != "" {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/reportfile"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -87,11 +87,11 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	results, err := measureColumns(ctx, columns, plan)
 	if err != nil {
-		return measureError(err)
+		return measureError(ctx, err)
 	}
 	report := newReport(plan, results, reportfile.RepeatCommand(cmd))
 	if err := o.outputs.write(cmd.OutOrStdout(), report); err != nil {
@@ -105,8 +105,8 @@ func (o *options) run(cmd *cobra.Command) error {
 
 // measureError returns the error for a missing report: the user ended the measurement, or
 // it failed.
-func measureError(err error) error {
-	if errors.Is(err, context.Canceled) {
+func measureError(ctx context.Context, err error) error {
+	if _, ended := errors.AsType[interrupt.Error](context.Cause(ctx)); ended {
 		return &exit.Error{Code: exit.Signal + int(syscall.SIGINT)}
 	}
 	return exit.Errorf(exit.Internal, "%w", err)

@@ -6,13 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/version"
@@ -66,7 +66,7 @@ func (o *stressOptions) run(cmd *cobra.Command) error {
 	if err := o.parse(); err != nil {
 		return exit.UsageError(cmd, err)
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	var progress bench.Progress
 	m := terminal.StartMeter(os.Stderr, func() string {
@@ -76,7 +76,7 @@ func (o *stressOptions) run(cmd *cobra.Command) error {
 	result, err := bench.Stress(ctx, o.plan, &progress)
 	m.Stop()
 	if err != nil {
-		return measureError(err)
+		return measureError(ctx, err)
 	}
 	report := newStressReport(o.plan, result)
 	write := report.writeTable

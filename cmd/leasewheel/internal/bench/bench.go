@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
@@ -39,7 +40,7 @@ type report interface {
 
 // runBench measures, reports, and returns the exit code.
 func runBench[R report](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
-	ctx, stop := interrupt.Context(cmd.Context())
+	ctx, stop := interrupt.Context(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	report, err := measure(ctx)
 	if sig, ok := errors.AsType[interrupt.Error](context.Cause(ctx)); ok {

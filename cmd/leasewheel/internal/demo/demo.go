@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -117,7 +118,7 @@ func (f *flags) validate() error {
 func (f *flags) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeLimit, fmt.Errorf("the demo did not end within %v", timeLimit))
 	defer cancel()
-	ctx, stop := interrupt.Context(ctx)
+	ctx, stop := interrupt.Context(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 
 	report, err := f.show(ctx)

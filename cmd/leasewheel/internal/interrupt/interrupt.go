@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package interrupt ends contexts by signals.
 package interrupt
 
@@ -8,8 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Error is the cause of a context that a signal has ended.
@@ -17,11 +13,16 @@ type Error syscall.Signal
 
 func (e Error) Error() string { return syscall.Signal(e).String() }
 
-// Context returns a context that ends when a signal asks this process to end.
-func Context(ctx context.Context) (context.Context, func()) {
+// Context returns a context that ends when this process gets one of the signals. One that was
+// ignored at the start, as under nohup(1) and in a script's background jobs, stays ignored.
+func Context(ctx context.Context, all ...syscall.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	for _, sig := range all {
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
 	go func() {
 		select {
 		case sig := <-signals:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/terminal"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -91,7 +91,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer w.close()
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	w.out = cmd.OutOrStdout()
 	file, isFile := w.out.(*os.File)

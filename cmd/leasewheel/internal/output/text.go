@@ -2,6 +2,7 @@ package output
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +57,12 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// OneLine returns the visible text of err in one line: joined errors have several.
+// passwords finds the credentials in the URLs of servers. Those of a pattern, as in
+// etcd://[user:password@]host, are none.
+var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s]\S*@|(password=)[^&\s]+`)
+
+// OneLine returns the visible text of err in one line: joined errors have several. An argument that
+// it quotes may be the URL of a server, in a place where none is accepted.
 func OneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {
@@ -64,7 +70,7 @@ func OneLine(err error) string {
 			lines = append(lines, line)
 		}
 	}
-	return Visible(strings.Join(lines, "; "))
+	return Visible(passwords.ReplaceAllString(strings.Join(lines, "; "), "${1}${2}…"))
 }
 
 // Filled breaks the lines of paragraphs anew, for lines of width columns. Lines that begin

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -14,6 +15,21 @@ func TestOneLine(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\n\n: %w", os.ErrClosed)
 	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
+}
+
+// A line has no password of a URL, and all else of it.
+func TestOneLineHasNoPassword(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"open redis://shop:s@ecret@cache:6379/1: no file":           "open redis://…cache:6379/1: no file",
+		"got [\"rediss-cluster://:s\\\"ecret@a\" \"b@c\"]":          "got [\"rediss-cluster://…a\" \"b@c\"]",
+		"postgresql:///db?host=h&password=secret&sslmode=disable x": "postgresql:///db?host=h&password=…&sslmode=disable x",
+		"accepted is etcd://[user[:password]@]host[:port]":          "accepted is etcd://[user[:password]@]host[:port]",
+		"use redis:// instead of rediss://, or mail me@here":        "use redis:// instead of rediss://, or mail me@here",
+		"redis://cache:6379 and http://me@here":                     "redis://cache:6379 and http://me@here",
+	} {
+		assert.Equal(t, want, OneLine(errors.New(text)))
+	}
 }
 
 func TestFiguresKeepThreeDigits(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,18 @@ func (a *access) register(cmd *cobra.Command, jsonUsage string) {
 	flags.BoolVar(&a.json, "json", false, jsonUsage)
 	a.flags.Register(flags)
 	a.stored.RegisterPubSub(flags)
+}
+
+// takeTexts has the command take texts that others chose after NAME: none of them is a flag, whatever
+// it begins with. "--" may be between, as of scripts that stop the flags so.
+func takeTexts(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) {
+	cmd.Flags().SetInterspersed(false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 && args[1] == "--" {
+			args = slices.Delete(args, 1, 2)
+		}
+		return run(cmd, args)
+	}
 }
 
 // open connects to the queue. It sends no request yet.

@@ -14,7 +14,7 @@ import (
 
 const reviveLong = `Revive returns dead letters to the queue NAME, due at once and with their attempts
 counted from zero again. With --all it revives as many as there are when it begins,
-in the order of their deaths.
+in the order of their deaths. Flags precede NAME: an ID may begin with "-".
 
 Exit codes:
   0   every ID was a dead letter; with --all also if there is none
@@ -26,7 +26,7 @@ const reviveExample = `  leasewheel queue revive mails 'invoice 7'
   leasewheel queue revive --all mails`
 
 const cancelLong = `Cancel drops waiting messages, or dead letters, of the queue NAME. A message with a
-worker is left alone.
+worker is left alone. Flags precede NAME: an ID may begin with "-".
 
 Exit codes:
   0   every ID was dropped
@@ -92,10 +92,10 @@ func newReviveCommand() *cobra.Command {
 		Short:   "Return dead letters to a queue",
 		Long:    reviveLong,
 		Example: reviveExample,
-		RunE:    r.run,
 
 		DisableFlagsInUseLine: true,
 	}
+	takeTexts(cmd, r.run)
 	cmd.Flags().BoolVar(&r.all, "all", false, "revive all dead letters")
 	r.register(cmd, "print each letter as a line of JSON")
 	return cmd
@@ -192,10 +192,10 @@ func newCancelCommand() *cobra.Command {
 		Short:   "Drop messages of a queue",
 		Long:    cancelLong,
 		Example: cancelExample,
-		RunE:    c.run,
 
 		DisableFlagsInUseLine: true,
 	}
+	takeTexts(cmd, c.run)
 	c.register(cmd, "print each message as a line of JSON")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 const putLong = `Put puts a message into the queue NAME, due at once, after --delay, or at --due by the
 server's clock, and prints its id. PAYLOAD is the argument, or the contents of
 --payload-file; arguments are visible in the process list. A message with an --id needs
-no payload.
+no payload. Flags precede NAME: a PAYLOAD may begin with "-".
 
 Put with an --id may be repeated: the queue has one message of an id at a time, and a
 message that it has already is left unchanged.
@@ -51,10 +51,10 @@ func newPutCommand() *cobra.Command {
 		Short:   "Put a message into a queue",
 		Long:    putLong,
 		Example: putExample,
-		RunE:    p.run,
 
 		DisableFlagsInUseLine: true,
 	}
+	takeTexts(cmd, p.run)
 	flags := cmd.Flags()
 	flags.StringVar(&p.id, "id", "", "`id` of the message, which the queue has once (default: a random one)")
 	flags.Var(&p.delay, "delay", "how long after now the message is due (default: at once)")
