@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -248,4 +250,50 @@ func requireInOrder(t *testing.T, names []string) {
 		require.Less(t, last[of], part, "%v", names)
 		last[of] = part
 	}
+}
+
+// While the server goes on to refuse a subscription that it had, as a cluster without a master for
+// the slot does, it is requested a few times a second at most.
+func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		serve := func(c net.Conn) {
+			for lines := bufio.NewScanner(c); lines.Scan(); {
+				var reply string
+				switch strings.ToLower(lines.Text()) {
+				case "hello":
+					reply = "-ERR unknown command\r\n"
+				case "ping":
+					reply = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+				case "subscribe":
+					reply = "-CLUSTERDOWN Hash slot not served\r\n"
+					if requests.Add(1) == 1 {
+						reply = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"
+					}
+				}
+				if reply != "" {
+					_, _ = io.WriteString(c, reply)
+				}
+			}
+		}
+		var serving sync.WaitGroup
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				serving.Go(func() { serve(theirs) })
+				return ours, nil
+			},
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		sub, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Greater(t, requests.Load(), int32(30))
+		assert.Less(t, requests.Load(), int32(300))
+		sub.Close()
+		s.Close()
+		require.NoError(t, client.Close())
+		serving.Wait()
+	})
 }
