@@ -26,9 +26,9 @@ const attachWithin = 2 * time.Second
 // refusedPause is how long a channel that was carried before waits after a refusal.
 const refusedPause = time.Second
 
-// lostPause is how long a channel waits whose node has changed: by then others of its slot are
-// lost, too, and the new topology may be known.
-const lostPause = 20 * time.Millisecond
+// firstLoss begins the pauses of channels whose node has changed, see moveBackoff: after 20 to 40
+// ms others of their slot are lost, too, and the new topology may be known.
+const firstLoss = 2
 
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
@@ -58,7 +58,8 @@ type conn struct {
 	// Guarded by subscriber.mu.
 	channels map[string]*channelState // by channel name
 	requests []*request               // those that the server has not answered in full, in its order
-	lost     []*channel               // whose node has changed, and that move after lostPause
+	lost     []*channel               // whose node has changed, and that move after a pause
+	losses   int                      // such pauses since the last confirmed subscription
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -351,6 +352,7 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	switch of {
 	case subscribe:
 		k.subscribing--
+		cn.losses = 0
 	case unsubscribe:
 		if k.unsubscribing == 0 {
 			cn.evicted(k)
@@ -395,8 +397,10 @@ func (cn *conn) lose(c *channel) {
 	if len(cn.lost) > 1 {
 		return
 	}
+	d := moveBackoff(firstLoss + cn.losses)
+	cn.losses++
 	s.work.Go(func() {
-		if !pause(s.ctx, lostPause) {
+		if !pause(s.ctx, d) {
 			return
 		}
 		s.mu.Lock()

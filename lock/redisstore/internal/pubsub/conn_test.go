@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,6 +82,14 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 	}
 	notices := make(chan driver.Notice, 100)
 	keep := func(n driver.Notice) { notices <- n }
+	next := func() (n driver.Notice) {
+		select {
+		case n = <-notices:
+		case <-ctx.Done():
+			require.Fail(t, "a message is missing")
+		}
+		return n
+	}
 	kept, err := listen(keep, "a")
 	require.NoError(t, err)
 	defer kept.Close()
@@ -94,7 +104,7 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range []string{"a", "c"} {
 			require.NoError(t, admin.Publish(ctx, name, name).Err())
-			assert.Equal(t, driver.Notice{Owner: name}, <-notices, "a message, and no other wake-up")
+			assert.Equal(t, driver.Notice{Owner: name}, next(), "a message, and no other wake-up")
 		}
 		other.Close()
 	}
@@ -105,7 +115,7 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 	defer lost.Close()
 	revoked.Store(true)
 	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "half", "resetchannels", "&a").Err())
-	assert.Equal(t, driver.Notice{}, <-notices, "a message may have been missed")
+	assert.Equal(t, driver.Notice{}, next(), "a message may have been missed")
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -113,7 +123,7 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 		return cn != nil && len(cn.requests) == 0 && len(cn.channels) == 1 && c.conn == nil
 	}, time.Minute, time.Millisecond, "the refusal has come")
 	require.NoError(t, admin.Publish(ctx, "a", "a").Err())
-	assert.Equal(t, driver.Notice{Owner: "a"}, <-notices)
+	assert.Equal(t, driver.Notice{Owner: "a"}, next())
 }
 
 // checkConns checks the connections, as is done every few seconds.
@@ -248,4 +258,50 @@ func requireInOrder(t *testing.T, names []string) {
 		require.Less(t, last[of], part, "%v", names)
 		last[of] = part
 	}
+}
+
+// While the server goes on to refuse a subscription that it had, as a cluster without a master for
+// the slot does, it is requested a few times a second at most.
+func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		serve := func(c net.Conn) {
+			for lines := bufio.NewScanner(c); lines.Scan(); {
+				var reply string
+				switch strings.ToLower(lines.Text()) {
+				case "hello":
+					reply = "-ERR unknown command\r\n"
+				case "ping":
+					reply = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+				case "subscribe":
+					reply = "-CLUSTERDOWN Hash slot not served\r\n"
+					if requests.Add(1) == 1 {
+						reply = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"
+					}
+				}
+				if reply != "" {
+					_, _ = io.WriteString(c, reply)
+				}
+			}
+		}
+		var serving sync.WaitGroup
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				serving.Go(func() { serve(theirs) })
+				return ours, nil
+			},
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		sub, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Greater(t, requests.Load(), int32(30))
+		assert.Less(t, requests.Load(), int32(300))
+		sub.Close()
+		s.Close()
+		require.NoError(t, client.Close())
+		serving.Wait()
+	})
 }
