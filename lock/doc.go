@@ -137,6 +137,11 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, lock/redisstore/deferred_test.go.
+// Planted: 198.
+//
+// Several locks together: multi.go.
+// Tests: multi_test.go.
+// Planted: 197.
 //
 // What is queued for each group of the store: pool.go, for deferral.go and cleanup.go; all
 // queues: docs/reliability.md.
