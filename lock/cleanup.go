@@ -187,14 +187,17 @@ func (c *cleanup) goesOn(left *leftover) bool {
 
 // clean releases a leftover, and plans its next release unless that was the last.
 func (c *cleanup) clean(left *leftover) {
-	pause, done := c.release(left)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if done || !c.goesOn(left) {
-		c.end(left)
-	} else {
-		c.postpone(left, pause)
-	}
+	pause, done := maxCleanupPause, false // which remain after a runtime.Goexit of the store
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if done || !c.goesOn(left) {
+			c.end(left)
+		} else {
+			c.postpone(left, pause)
+		}
+	}()
+	pause, done = c.release(left)
 }
 
 // release sends one release. Unless done, the leftover is released again after the pause.
@@ -207,7 +210,10 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 	}
 	ctx, cancel := l.bound(c.ctx, driver.MaxTTL)
 	stop := context.AfterFunc(c.ctx, cancel)
-	_, err := l.store.Release(ctx, &left.hold)
+	err := l.protect("a release", left.hold.Name, func() error {
+		_, err := l.store.Release(ctx, &left.hold)
+		return err
+	})
 	stop()
 	cancel()
 	switch {

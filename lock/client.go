@@ -78,7 +78,8 @@ func (a *announcer) send() {
 	l := a.locker
 	ctx, cancel := context.WithDeadline(a.running, l.requestBy(l.config.RequestTimeout))
 	defer cancel()
-	if err := l.store.Announce(ctx, l.client, announceTTL); err != nil && ctx.Err() == nil {
+	announce := func() error { return l.store.Announce(ctx, l.client, announceTTL) }
+	if err := l.protect("Store.Announce", l.client.ID, announce); err != nil && ctx.Err() == nil {
 		a.warn(err)
 	}
 }

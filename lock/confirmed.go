@@ -210,11 +210,13 @@ func (c *confirmed) forget(name string, owners []string) error {
 	}
 	bounded, cancel := context.WithDeadline(c.sends, c.locker.requestBy(c.locker.config.RequestTimeout))
 	defer cancel()
-	_, err := counter.Count(bounded, &driver.Count{
-		Kind: driver.KindSemaphore, Name: name, Op: driver.CountForget,
-		Forget: owners, Keep: min(c.locker.config.RequestTimeout, repeatFor) + driver.MaxLateness,
+	return c.locker.protect("Counter.Count", name, func() error {
+		_, err := counter.Count(bounded, &driver.Count{
+			Kind: driver.KindSemaphore, Name: name, Op: driver.CountForget,
+			Forget: owners, Keep: min(c.locker.config.RequestTimeout, repeatFor) + driver.MaxLateness,
+		})
+		return err
 	})
-	return err
 }
 
 // stop sends what is left, within [Config.RequestTimeout] and as long as ctx allows. The

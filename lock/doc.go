@@ -68,7 +68,7 @@
 //	ErrCancelled          Deferred.Cancel came first                       nothing
 //	NameError             a name or a pattern is rejected                  EscapeName
 //	RangeError            a number or a TTL is out of range                stay within Min and Max
-//	PanicError            a deferred function panicked                     correct the function
+//	PanicError            a deferred function or the store panicked        correct the function, or the hook
 //	UnreleasedError       Shutdown could not release these locks           their TTL ends them
 package lock
 
@@ -137,6 +137,11 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, lock/redisstore/deferred_test.go.
+// Planted: 198.
+//
+// Several locks together: multi.go.
+// Tests: multi_test.go.
+// Planted: 197.
 //
 // What is queued for each group of the store: pool.go, for deferral.go and cleanup.go; all
 // queues: docs/reliability.md.

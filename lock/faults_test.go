@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -604,4 +605,126 @@ func TestFurtherHoldMeetsAnUnlock(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrReleased)
 		require.NotErrorIs(t, err, lock.ErrLost)
 	})
+}
+
+// hooked is a store on which each request of a kind panics, as one with a hook of the user's.
+type hooked struct {
+	*faultyCounter
+	announce atomic.Bool
+}
+
+func (h *hooked) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
+	if h.announce.Load() {
+		panic("a hook's")
+	}
+	return h.Store.Announce(ctx, c, ttl)
+}
+
+// unnoticed is a context of which only Err shows that it is over.
+type unnoticed struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (u *unnoticed) Err() error {
+	if u.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A panic of the store in a request of the background ends no process. What is to be released is
+// released later.
+func TestPanicsOfTheStoreInTheBackground(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker){
+		"the record of a client": func(t *testing.T, l *lock.Locker, h *hooked, _ *lock.Locker) {
+			h.announce.Store(true)
+			unlock(t, lockNow(t, l.Mutex("a")))
+		},
+		"a cleanup": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
+			h.set(func() { h.acquire, h.release = lostReply, panics })
+			_, err := l.Mutex("a").TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			time.Sleep(time.Minute)
+			require.Equal(t, 1, l.Stats().Unreleased)
+			h.set(func() { h.acquire, h.release = nil, nil })
+			time.Sleep(time.Minute)
+			unlock(t, lockNow(t, other.Mutex("a")))
+		},
+		"a cleanup that ends its goroutine": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
+			h.set(func() { h.acquire, h.release = lostReply, exits })
+			_, err := l.Mutex("a").TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			time.Sleep(time.Minute)
+			require.Equal(t, 1, l.Stats().Unreleased)
+			h.set(func() { h.acquire, h.release = nil, nil })
+			time.Sleep(time.Minute)
+			unlock(t, lockNow(t, other.Mutex("a")))
+		},
+		"answered requests": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
+			_, err := other.Semaphore("s").TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			require.NoError(t, l.Semaphore("s").TryAcquire(t.Context(), 1))
+			h.set(func() { h.count = panics })
+			time.Sleep(time.Minute)
+			h.set(func() { h.count = nil })
+			require.NoError(t, l.Semaphore("s").Release(t.Context(), 1))
+		},
+		"places": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
+			held := lockNow(t, other.Fair("f"))
+			first, second := await(t, l.Fair("f")), await(t, l.Fair("f"))
+			h.set(func() { h.keep = panics })
+			time.Sleep(time.Minute)
+			h.set(func() { h.keep = nil })
+			unlock(t, held)
+			unlock(t, <-first)
+			unlock(t, <-second)
+		},
+		"the Unlock of several": func(t *testing.T, l *lock.Locker, h *hooked, _ *lock.Locker) {
+			lease, err := lock.All(l.Mutex("a"), l.Mutex("b")).TryLock(t.Context())
+			require.NoError(t, err)
+			h.set(func() { h.release = panics })
+			var p *lock.PanicError
+			require.ErrorAs(t, lease.Unlock(t.Context()), &p)
+			h.set(func() { h.release = nil })
+		},
+		"Shutdown": func(t *testing.T, l *lock.Locker, h *hooked, _ *lock.Locker) {
+			lockNow(t, l.Mutex("a"))
+			h.set(func() { h.release = panics })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var unreleased *lock.UnreleasedError
+			require.ErrorAs(t, l.Shutdown(ctx), &unreleased)
+			require.Equal(t, []string{"a"}, unreleased.Names)
+		},
+		"a lease that came too late": func(t *testing.T, l *lock.Locker, h *hooked, _ *lock.Locker) {
+			hadAHolder(t, l)
+			passes := lock.Options{Passes: 10}
+			held := mustLock(t, l.Mutex("a").With(passes))
+			ctx := &unnoticed{Context: context.Background()}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := l.Mutex("a").With(passes).Lock(ctx)
+				ended <- err
+			}()
+			synctest.Wait()
+			h.set(func() { h.release = panics })
+			ctx.over.Store(true)
+			unlock(t, held)
+			require.ErrorIs(t, <-ended, context.Canceled)
+			synctest.Wait()
+			h.set(func() { h.release = nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				h := &hooked{faultyCounter: &faultyCounter{faulty: faulty{Store: server.Store(t)}}}
+				l, err := lock.New(h, lock.Config{TTL: time.Hour})
+				require.NoError(t, err)
+				test(t, l, h, server.Locker(t, lock.Config{}))
+				_ = l.Close()
+			})
+		})
+	}
 }

@@ -111,7 +111,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 // acquisition, which active counts.
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
-		if err := lease.Unlock(context.Background()); err != nil {
+		unlock := func() error { return lease.Unlock(context.Background()) }
+		if err := l.protect("an Unlock", lease.Name(), unlock); err != nil {
 			l.log.warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
 		}
 	})

@@ -277,7 +277,8 @@ func (l *together) release(limitOf func(*Locker) limit, used bool) error {
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		work.Go(func() { errs[i] = lease.unlock(limitOf, used) })
+		unlock := func() error { return lease.unlock(limitOf, used) }
+		work.Go(func() { errs[i] = lease.own().locker.protect("an Unlock", lease.Name(), unlock) })
 	}
 	work.Wait()
 	for i, stop := range l.stops {

@@ -128,7 +128,11 @@ func (k *placeKeeper) keep(waiters []*waiter) error {
 	for i, w := range waiters {
 		owners[i] = w.hold.Owner
 	}
-	ask, err := k.store.KeepPlaces(ctx, k.key.name, owners, placeTTL)
+	var ask []int
+	err := k.locker.protect("PlaceKeeper.KeepPlaces", k.key.name, func() (err error) {
+		ask, err = k.store.KeepPlaces(ctx, k.key.name, owners, placeTTL)
+		return err
+	})
 	if err != nil && !transient(err) {
 		askAll(waiters)
 		return nil

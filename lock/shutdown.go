@@ -230,6 +230,8 @@ func (l *Locker) releaseAbandoned(u limit, lease *renewal.Lease) error {
 	kind, permits, _ := driver.ParseRef(lease.Ref())
 	h := &driver.Hold{Kind: kind, Name: lease.Key(), Owner: lease.Owner(), TTL: lease.TTL(), Semaphore: permits}
 	r := request{locker: l, hold: h}
-	_, err := r.releaseWithin(u)
-	return err
+	return l.protect("a release", h.Name, func() error {
+		_, err := r.releaseWithin(u)
+		return err
+	})
 }

@@ -99,6 +99,17 @@ func (l *Locker) newPanic(where, name string, value any) *PanicError {
 	return &PanicError{Value: value, Stack: stack}
 }
 
+// protect calls the store where no caller would get its panic, as one of a user's hook: the
+// panic is an error there.
+func (l *Locker) protect(where, name string, call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = l.newPanic(where, name, p)
+		}
+	}()
+	return call()
+}
+
 // PanicError is the error of a function that panicked or called runtime.Goexit.
 type PanicError struct {
 	Value any    // nil after runtime.Goexit
