@@ -77,7 +77,7 @@ func (l *Lease) Tokens() []int64 { return l.holding.tokens() }
 // Name returns the lock's name; of several, joined by commas.
 func (l *Lease) Name() string { return l.holding.state().Key() }
 
-// Owner returns the owner in the store, "<client id>:<number>", or "" of several.
+// Owner returns the owner in the store, "<client id>:<number>"; "" of several.
 func (l *Lease) Owner() string { return l.holding.state().Owner() }
 
 // Unlock releases this hold; with the last hold, the lock becomes free. It returns within
@@ -90,8 +90,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
 }
 
-// Discard is [Lease.Unlock] of a lease whose work has not begun: the lock is free at once, also
-// before [Options.MinHold] is over, unless another hold of its owner was used.
+// Discard is [Lease.Unlock] before the work has begun: [Options.MinHold] then keeps the lock only
+// if another hold of the owner was used.
 func (l *Lease) Discard(ctx context.Context) error {
 	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, false)
 }

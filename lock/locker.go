@@ -63,8 +63,7 @@ type Config struct {
 	Label string
 	// Observer receives reports of acquisitions and holds.
 	Observer *observe.Observer
-	// Logger receives events that no method can return as an error. One that blocks delays
-	// nothing, and misses some.
+	// Logger receives what no method can return as an error; one that blocks misses some.
 	Logger *slog.Logger
 }
 

@@ -21,7 +21,7 @@ type Semaphore struct {
 // Semaphore returns a handle on the semaphore called name.
 func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l, name: name} }
 
-// TrySetPermits sets the number of permits unless one is set, and reports whether it did.
+// TrySetPermits sets the number of permits if there is none: true if it did.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
 	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, 0)
 }

@@ -110,7 +110,7 @@ func (l *Locker) protect(where, name string, call func() error) (err error) {
 	return call()
 }
 
-// PanicError is the error of a function that panicked or called runtime.Goexit.
+// PanicError is the error of a panic or of runtime.Goexit.
 type PanicError struct {
 	Value any    // nil after runtime.Goexit
 	Stack []byte // nil after runtime.Goexit
