@@ -47,6 +47,11 @@
 // permits and latches are refused: without a clock a transaction cannot end the records that keep a
 // repeated request from being counted twice.
 //
+// A user with a password needs etcd 3.5 or newer. A member of 3.4 that has forgotten a client's token,
+// after five minutes without a request (--auth-token-ttl) or as it was started again, refuses to give it
+// another one, and etcd's client repeats that until the request's context ends: no lock is granted or
+// renewed until the process is started again. Users of client certificates have no token.
+//
 // # What it costs
 //
 // A pair of Lock and Unlock is two writes, as with etcd's own concurrency package. On a cluster of
