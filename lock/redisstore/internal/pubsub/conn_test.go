@@ -104,7 +104,7 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range []string{"a", "c"} {
 			require.NoError(t, admin.Publish(ctx, name, name).Err())
-			assert.Equal(t, driver.Notice{Owner: name}, next(), "a message, and no other wake-up")
+			require.Equal(t, driver.Notice{Owner: name}, next(), "a message, and no other wake-up")
 		}
 		other.Close()
 	}
