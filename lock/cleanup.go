@@ -44,7 +44,7 @@ type leftover struct {
 	expiry time.Time
 	try    int
 	// timer postpones the next release; nil before the first time. It is none of the wheel, which
-	// may be full, or be stopped by its owner: permits would be lost.
+	// its owner may stop: permits would be lost.
 	timer *time.Timer
 }
 
