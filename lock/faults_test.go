@@ -633,6 +633,20 @@ func (u *unnoticed) Err() error {
 	return nil
 }
 
+// cleansUpAfter has what a lost reply leaves released, once the releases do not end so any more.
+func cleansUpAfter(end fault) func(*testing.T, *lock.Locker, *hooked, *lock.Locker) {
+	return func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
+		h.set(func() { h.acquire, h.release = lostReply, end })
+		_, err := l.Mutex("a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, l.Stats().Unreleased)
+		h.set(func() { h.acquire, h.release = nil, nil })
+		time.Sleep(time.Minute)
+		unlock(t, lockNow(t, other.Mutex("a")))
+	}
+}
+
 // A panic of the store in a request of the background ends no process. What is to be released is
 // released later.
 func TestPanicsOfTheStoreInTheBackground(t *testing.T) {
@@ -641,26 +655,8 @@ func TestPanicsOfTheStoreInTheBackground(t *testing.T) {
 			h.announce.Store(true)
 			unlock(t, lockNow(t, l.Mutex("a")))
 		},
-		"a cleanup": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
-			h.set(func() { h.acquire, h.release = lostReply, panics })
-			_, err := l.Mutex("a").TryLock(t.Context())
-			require.ErrorIs(t, err, lock.ErrUnavailable)
-			time.Sleep(time.Minute)
-			require.Equal(t, 1, l.Stats().Unreleased)
-			h.set(func() { h.acquire, h.release = nil, nil })
-			time.Sleep(time.Minute)
-			unlock(t, lockNow(t, other.Mutex("a")))
-		},
-		"a cleanup that ends its goroutine": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
-			h.set(func() { h.acquire, h.release = lostReply, exits })
-			_, err := l.Mutex("a").TryLock(t.Context())
-			require.ErrorIs(t, err, lock.ErrUnavailable)
-			time.Sleep(time.Minute)
-			require.Equal(t, 1, l.Stats().Unreleased)
-			h.set(func() { h.acquire, h.release = nil, nil })
-			time.Sleep(time.Minute)
-			unlock(t, lockNow(t, other.Mutex("a")))
-		},
+		"a cleanup":                         cleansUpAfter(panics),
+		"a cleanup that ends its goroutine": cleansUpAfter(exits),
 		"answered requests": func(t *testing.T, l *lock.Locker, h *hooked, other *lock.Locker) {
 			_, err := other.Semaphore("s").TrySetPermits(t.Context(), 1)
 			require.NoError(t, err)

@@ -141,11 +141,7 @@ func (s *Subscriber) checkConns() {
 // channel counts as one of Redisson's without the channel before it.
 func TestChannelsEndInReverse(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	client := server.Client(t)
-	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
-	defer s.Close()
-	commands := monitor(t, server)
+	s, _, commands := monitored(t)
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		sub, err := s.Subscribe(ctx, []Handler{{Channel: Channel{Name: "a"}}, {Channel: Channel{Name: "b"}}, {Channel: Channel{Name: "c"}}}, func(driver.Notice) {})
@@ -160,6 +156,16 @@ func TestChannelsEndInReverse(t *testing.T) {
 		}
 		require.Equal(t, []string{`"c"`, `"b"`, `"a"`}, ended)
 	}
+}
+
+// monitored returns a subscriber, its client, and the commands that its server receives.
+func monitored(t *testing.T) (*Subscriber, *redis.Client, *bufio.Scanner) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Config{})
+	client := server.Client(t)
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	t.Cleanup(s.Close)
+	return s, client, monitor(t, server)
 }
 
 // monitor returns the commands that a server receives, a line each, for a minute at most.
@@ -181,11 +187,7 @@ func monitor(t *testing.T, server *redistest.Server) *bufio.Scanner {
 // The channels of a broken connection are subscribed to again in the order of each waiter.
 func TestChannelsMoveInOrder(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	client := server.Client(t)
-	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
-	defer s.Close()
-	commands := monitor(t, server)
+	s, client, commands := monitored(t)
 	const waiters = 20
 	for i := range waiters {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -203,11 +205,7 @@ func TestChannelsMoveInOrder(t *testing.T) {
 // share, in their order.
 func TestSharedChannelsBeginInOrder(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{})
-	client := server.Client(t)
-	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
-	defer s.Close()
-	commands := monitor(t, server)
+	s, _, commands := monitored(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const rounds = 500
