@@ -37,12 +37,13 @@ var rights = []struct{ table, privileges string }{
 
 // Grants returns the statements that give a role what a [Store] and [Guard] need, and no more.
 func Grants(schema, role string) string {
-	grants := "GRANT USAGE ON SCHEMA {schema} TO {role};\n"
+	var grants strings.Builder
+	grants.WriteString("GRANT USAGE ON SCHEMA {schema} TO {role};\n")
 	for _, r := range rights {
-		grants += "GRANT " + r.privileges + " ON {schema}." + r.table + " TO {role};\n"
+		fmt.Fprintf(&grants, "GRANT %s ON {schema}.%s TO {role};\n", r.privileges, r.table)
 	}
-	grants += "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};\n"
-	return in(schema, grants, "{role}", pgx.Identifier{role}.Sanitize())
+	grants.WriteString("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};\n")
+	return in(schema, grants.String(), "{role}", pgx.Identifier{role}.Sanitize())
 }
 
 // maxSchema is the length of the longest name that PostgreSQL does not shorten, in bytes.
