@@ -333,3 +333,14 @@ func TestLostNeighboursOfAHangingLeaseAreFound(t *testing.T) {
 	s.checkErrors(&s.history)
 	require.Zero(t, s.tally.total())
 }
+
+// What a machine that stalls may break is judged again, and the rest never is.
+func TestSafetyIsApart(t *testing.T) {
+	s := newStory(t)
+	s.broke(wantedGranted, 0, 1, "late")
+	require.Zero(t, s.tally.unsafe())
+	s.broke(oneHolder, 0, 1, "two holders")
+	require.Equal(t, 1, s.tally.unsafe())
+	require.Equal(t, 2, s.tally.total())
+	require.Subset(t, promises, safety)
+}

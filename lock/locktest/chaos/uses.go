@@ -51,7 +51,7 @@ func Check(t testing.TB, uses []Use) (checked int) {
 	r.checkPermits(h)
 	r.checkLatches(h)
 	if n := r.tally.total(); n > 0 {
-		t.Errorf("%d promises were broken in %d uses", n, len(uses))
+		t.Errorf("broken promise: %d in %d uses", n, len(uses))
 	}
 	for _, n := range r.tally.checked {
 		checked += n

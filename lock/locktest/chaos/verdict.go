@@ -46,6 +46,12 @@ var promises = []string{
 	permitsBack, queueDrained, keysEnd, noSubscription, noGoroutine, heapBounded, calledOnce, latchCloses, noCrash,
 }
 
+// safety are the promises that hold on any machine. One that stalls for long is late with the others.
+var safety = []string{
+	oneHolder, readersApart, tokensGrow, tokensBounded, permitsExist, linearizable, messageKept, messageApart,
+	heldReleases, foreignTold, calledOnce, latchCloses, noCrash,
+}
+
 // breach is one break of a promise.
 type breach struct {
 	Promise string   `json:"promise"`
@@ -96,6 +102,16 @@ func (t *tally) total() (n int) {
 	defer t.mu.Unlock()
 	for _, b := range t.broken {
 		n += b
+	}
+	return n
+}
+
+// unsafe returns the number of breaches that no stall of the machine excuses.
+func (t *tally) unsafe() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range safety {
+		n += t.broken[p]
 	}
 	return n
 }
