@@ -64,7 +64,7 @@ func TestBenchLock(t *testing.T) {
 			for i, h := range report.HandOvers {
 				want := [][2]int{{2, 1}, {2, 2}, {6, 1}, {6, 3}}[i]
 				assert.Equal(t, want, [2]int{h.Waiters, h.Processes})
-				assert.Zero(t, h.Overlaps)
+				assert.Zero(t, h.Overlaps, "broken promise: two waiters held the lock")
 				assert.Positive(t, h.HandOvers)
 				assert.LessOrEqual(t, h.HandOvers, h.Grants)
 				// Every holder kept it for a millisecond.
