@@ -88,7 +88,9 @@
 // it meanwhile, which repeats the step. No row stays locked between the two. However many leases
 // a renewal has, it is one statement for mutexes and fair locks, and two for the others.
 //
-// [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards.
+// [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards. No
+// statement runs what another role has put into the search path, as any role may into public before
+// PostgreSQL 15.
 package pgstore
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted
@@ -97,8 +99,8 @@ package pgstore
 //
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
-// Tests: differential_test.go, suite_real_test.go, schema_test.go, faults_test.go.
-// Planted: 246, 259.
+// Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
+// Planted: 221, 246, 259.
 //
 // The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.
