@@ -60,7 +60,8 @@
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
 // enough. Releases are notified on one further connection for each store, which must lead to the
 // server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for
-// each other, is only used for locks with waiters.
+// each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
+// session that listens has kept a transaction open, releases of those are refused, and repeated.
 //
 // PgBouncer in transaction mode may be between. Set
 //
