@@ -80,7 +80,7 @@ func backend(t testing.TB, s system) drivertest.Backend {
 		Restart: func(data bool) {
 			mu.Lock()
 			defer mu.Unlock()
-			names, err := stores[0].names("")
+			names, err := stores[0].names(t.Context(), "")
 			require.NoError(t, err)
 			for _, name := range names {
 				if !data {

@@ -3,6 +3,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +214,7 @@ func (s *Store) contents(path string, decode func([]byte)) error {
 }
 
 // names returns the names with a prefix. An error means that some are missing.
-func (s *Store) names(prefix string) (names []string, err error) {
+func (s *Store) names(ctx context.Context, prefix string) (names []string, err error) {
 	done, err := s.use()
 	if err != nil {
 		return nil, err
@@ -221,7 +222,7 @@ func (s *Store) names(prefix string) (names []string, err error) {
 	defer done()
 	for path, missing := range s.files(pathOfLocks) {
 		var r record
-		if missing == nil {
+		if missing = cmp.Or(missing, ctx.Err()); missing == nil {
 			missing = s.contents(path, func(b []byte) { r.read(b, s.base) })
 		}
 		if missing != nil {

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -92,6 +92,7 @@ type Process struct {
 
 	mu    sync.Mutex
 	dead  bool           // guarded by mu
+	ended bool           // guarded by mu; what is opened from now on is closed at once
 	close []func() error // guarded by mu
 }
 
@@ -131,21 +132,29 @@ func (p *Process) Locker(c lock.Config) *lock.Locker {
 	return locker
 }
 
-// fail ends the goroutine of run, as [testing.T.FailNow] does that of a test.
+// fail fails the test, and ends the goroutine of run as [testing.T.FailNow] does that of a test.
 func (p *Process) fail(err error) {
-	panic(fmt.Sprintf("locktest: process %d: %v", p.number, err))
+	p.t.Errorf("locktest: process %d: %v", p.number, err)
+	runtime.Goexit()
 }
 
 func (p *Process) closeLater(f func() error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.close = append(p.close, f)
+	ended := p.ended
+	if !ended {
+		p.close = append(p.close, f)
+	}
+	p.mu.Unlock()
+	if ended {
+		_ = f()
+	}
 }
 
 // closeAll closes what the process has opened, the latest first.
 func (p *Process) closeAll() {
 	p.mu.Lock()
 	all, dead := p.close, p.dead
+	p.ended = true
 	p.mu.Unlock()
 	slices.Reverse(all)
 	for _, f := range all {

@@ -1,6 +1,7 @@
 package locktest_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,20 @@ func TestDisconnectAndReconnect(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.NoError(t, next.Unlock(t.Context()))
 		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A list of the locks of a server that is out of reach is not empty, as if there were none.
+func TestListDuringAnOutage(t *testing.T) {
+	onEachHost(t, func(t *testing.T, server host) {
+		l := server.Locker(t, lock.Config{})
+		server.Disconnect()
+		var listed error
+		for _, err := range l.List(t.Context(), "*") {
+			listed = errors.Join(listed, err)
+		}
+		require.ErrorIs(t, listed, lock.ErrUnavailable)
+		require.ErrorIs(t, listed, lock.ErrNotDone)
 	})
 }
 

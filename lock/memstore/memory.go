@@ -3,7 +3,6 @@ package memstore
 import (
 	"container/heap"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,7 +51,7 @@ func (m *memory) open() *Store {
 	m.stores++
 	m.arm(m.now())
 	s := &Store{memory: m}
-	s.requests = requests{Step: s.step, Client: m.client, Names: m.named}
+	s.requests = requests{Step: s.step, Client: m.client, Names: s.list}
 	return s
 }
 
@@ -129,17 +128,14 @@ func (m *memory) dropEnded() {
 	m.arm(now)
 }
 
-// named returns the names with a prefix, in their order.
-func (m *memory) named(prefix string) (names []string, _ error) {
-	m.mu.Lock()
+// named returns the names with a prefix. The caller holds mu.
+func (m *memory) named(prefix string) (names []string) {
 	for text := range m.names {
 		if strings.HasPrefix(text, prefix) {
 			names = append(names, text)
 		}
 	}
-	m.mu.Unlock()
-	slices.Sort(names)
-	return names, nil
+	return names
 }
 
 func (m *memory) lose(text string) {

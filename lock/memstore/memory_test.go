@@ -73,9 +73,9 @@ func TestNamesStayWhileTheyHaveSomething(t *testing.T) {
 			require.NoError(t, err)
 		}
 		time.Sleep(3 * keptFor)
-		assert.Equal(t, []string{"fair", "latch", "permits"}, must(s.named("")))
+		assert.Equal(t, []string{"fair", "latch", "permits"}, must(s.list(t.Context(), "")))
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, []string{"fair", "latch"}, must(s.named("")), "a subscription and a latch do not end")
+		assert.Equal(t, []string{"fair", "latch"}, must(s.list(t.Context(), "")), "a subscription and a latch do not end")
 		sub.Close()
 		sub.Close() // once more is the same
 		_, err = s.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountDelete, Request: "3"})

@@ -43,7 +43,9 @@ func (s *Store) Open() *Store { return s.open() }
 // lost its data. No message is sent: a holder detects it at its next renewal. Tokens grow on.
 // Tests need it.
 func (s *Store) DeleteFunc(del func(name string) bool) {
-	names, _ := s.named("")
+	s.mu.Lock()
+	names := s.named("")
+	s.mu.Unlock()
 	for _, of := range names {
 		if del(of) {
 			s.lose(of)

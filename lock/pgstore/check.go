@@ -99,10 +99,10 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	f.number, _ = strconv.Atoi(f.settings["server_version_num"])
 	var snapshot float64
 	for _, err := range []error{
-		one(`SELECT pg_is_in_recovery(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text,
+		one(`SELECT pg_is_in_recovery(), (extract(epoch FROM pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint::text,
 			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`,
 			&f.standby, &f.id, &f.replicas, &f.synchronous),
-		one(`SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, format('process %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'without a name'))
+		one(`SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, pg_catalog.format('process %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'without a name'))
 			FROM pg_stat_activity WHERE xact_start IS NOT NULL AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
 				AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker' ORDER BY xact_start LIMIT 1`, &snapshot, &f.snapshotOf),
 		one(`SELECT EXISTS (SELECT FROM pg_replication_slots WHERE age(coalesce(xmin, catalog_xmin)) > 1000000),
@@ -123,7 +123,7 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ...any) error) error {
 	var exists, readable bool
 	err := one(`SELECT count(*) > 0, coalesce(bool_and(has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')), false)
-		FROM pg_class WHERE relnamespace = to_regnamespace({literal}) AND relname = 'migrations'`, &exists, &readable)
+		FROM pg_class WHERE relnamespace = to_regnamespace({literal})::oid AND relname = 'migrations'`, &exists, &readable)
 	if err != nil || !exists {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ..
 		}
 	}
 	return one(`SELECT relpersistence = 'p', coalesce(pg_stat_get_dead_tuples(oid), 0)
-		FROM pg_class WHERE relnamespace = to_regnamespace({literal}) AND relname = 'locks'`, &f.logged, &f.dead)
+		FROM pg_class WHERE relnamespace = to_regnamespace({literal})::oid AND relname = 'locks'`, &f.logged, &f.dead)
 }
 
 // examineRights looks for what [Grants] gives, of what the schema has.
@@ -149,9 +149,9 @@ func (s *Store) examineRights(ctx context.Context, f *facts) error {
 	}
 	return s.query(ctx, in(s.config.Schema, `SELECT 'USAGE on the schema' WHERE NOT has_schema_privilege(to_regnamespace({literal})::oid, 'USAGE')
 		UNION ALL SELECT r.privilege || ' on ' || r.of FROM unnest($1::text[], $2::text[]) AS r(of, privilege)
-			JOIN pg_class c ON c.relnamespace = to_regnamespace({literal}) AND c.relname = r.of WHERE NOT has_table_privilege(c.oid, r.privilege)
-		UNION ALL SELECT 'EXECUTE on ' || proname FROM pg_proc
-			WHERE pronamespace = to_regnamespace({literal}) AND NOT has_function_privilege(oid, 'EXECUTE')`),
+			JOIN pg_class c ON c.relnamespace = to_regnamespace({literal})::oid AND c.relname = r.of WHERE NOT has_table_privilege(c.oid, r.privilege)
+		UNION ALL SELECT 'EXECUTE on ' || proname::text FROM pg_proc
+			WHERE pronamespace = to_regnamespace({literal})::oid AND NOT has_function_privilege(oid, 'EXECUTE')`),
 		[]any{tables, privileges}, func(rows pgx.Rows) error {
 			var right string
 			err := rows.Scan(&right)
@@ -166,7 +166,7 @@ func (s *Store) examineClock(ctx context.Context, f *facts) error {
 	for range checkRoundTrips {
 		var micros int64
 		sent := time.Now()
-		err := s.query(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
+		err := s.query(ctx, "SELECT (extract(epoch FROM clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint", nil, func(rows pgx.Rows) error { return rows.Scan(&micros) })
 		if err != nil {
 			return err
 		}

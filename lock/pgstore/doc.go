@@ -60,7 +60,8 @@
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
 // enough. Releases are notified on one further connection for each store, which must lead to the
 // server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for
-// each other, is only used for locks with waiters.
+// each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
+// session that listens has kept a transaction open, releases of those are refused, and repeated.
 //
 // PgBouncer in transaction mode may be between. Set
 //
@@ -88,7 +89,9 @@
 // it meanwhile, which repeats the step. No row stays locked between the two. However many leases
 // a renewal has, it is one statement for mutexes and fair locks, and two for the others.
 //
-// [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards.
+// [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards. No
+// statement runs what another role has put into the search path, as any role may into public before
+// PostgreSQL 15.
 package pgstore
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted
@@ -97,8 +100,8 @@ package pgstore
 //
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
-// Tests: differential_test.go, suite_real_test.go, schema_test.go, faults_test.go.
-// Planted: 246, 259.
+// Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
+// Planted: 221, 246, 259.
 //
 // The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
 // lock/internal/machine/doc.go.

@@ -62,7 +62,9 @@ func passing(code string) bool {
 	switch {
 	case repeatable(code), strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"):
 		return true
-	case code == "25006", code == "55P03": // a standby, or a read-only transaction; lock_timeout
+	case code == "25006", code == "55P03", code == "25P04": // a standby, or a read-only transaction; lock_timeout; transaction_timeout
+		return true
+	case code == "54000": // the queue of notifications is full: a session that listens keeps a transaction open
 		return true
 	}
 	return false

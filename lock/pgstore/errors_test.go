@@ -27,6 +27,8 @@ func TestMeaningOfRefusals(t *testing.T) {
 		{"ERROR", "ERROR", "40003", false, false},
 		{"FEHLER", "ERROR", "40001", true, true},
 		{"ERROR", "ERROR", "55P03", true, true},
+		{"ERROR", "ERROR", "54000", true, true}, // the queue of notifications is full
+		{"FATAL", "FATAL", "25P04", false, true},
 		{"ERROR", "ERROR", "42501", true, false},
 		{"ERROR", "ERROR", "LW001", true, true},
 	} {

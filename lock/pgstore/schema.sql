@@ -1,7 +1,7 @@
 -- Locks of leasewheel. The statements may run again: they change nothing then. In one transaction,
 -- those that run at once wait for each other.
 DO $leasewheel$ BEGIN
-	PERFORM pg_advisory_xact_lock(hashtextextended('leasewheel migration', 0));
+	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('leasewheel migration', 0));
 	IF to_regnamespace({literal}) IS NULL THEN -- it needs a right on the database, also with IF NOT EXISTS
 		CREATE SCHEMA {schema};
 	END IF;
@@ -68,14 +68,17 @@ CREATE TABLE IF NOT EXISTS {schema}.upkeep (
 ) WITH (fillfactor = 10);
 INSERT INTO {schema}.upkeep DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- µs since 1970
+-- The functions run with the rights of their caller. The server takes a function or an operator from any
+-- schema of the search path if it suits the arguments better than its own, so each has its own path.
+
+-- µs since 1970. It has no path, so that it is inlined.
 CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
-$leasewheel$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $leasewheel$;
+$leasewheel$ SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint $leasewheel$;
 
 -- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
 -- after that, and one that finds nothing after that, agree on their order. Should the clock have
 -- been set back, tokens go on from those of the rows that were removed.
-CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql AS $leasewheel$
+CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	l {schema}.locks;
 BEGIN
@@ -92,7 +95,7 @@ END $leasewheel$;
 
 -- waiting returns the subscriptions for a name whose stores live.
 CREATE OR REPLACE FUNCTION {schema}.waiting(the_name text, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[])
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 BEGIN
 	SELECT array_agg(w.kind), array_agg(w.of), array_agg(w.store) INTO kinds, ofs, stores FROM {schema}.waits w
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
@@ -104,7 +107,7 @@ END $leasewheel$;
 
 -- intime rolls a request back that is late. One that waits for a row which another transaction has
 -- locked, and not changed, does not evaluate its conditions again.
-CREATE OR REPLACE FUNCTION {schema}.intime(the_window int8range) RETURNS bigint LANGUAGE plpgsql AS $leasewheel$
+CREATE OR REPLACE FUNCTION {schema}.intime(the_window int8range) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	now bigint := {schema}.clock();
 BEGIN
@@ -119,7 +122,7 @@ END $leasewheel$;
 -- a refusal by the row would miss its message. It may be an acquisition whose deadline has passed
 -- since: a release that finds nothing would leave it. One that locks the row later is late. A transaction that has locked the row before
 -- it wrote it leaves itself in xmax.
-CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql AS $leasewheel$
+CREATE OR REPLACE FUNCTION {schema}.settled(the_name text, the_rev bigint) RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 BEGIN
 	RETURN EXISTS (SELECT FROM {schema}.locks WHERE name = the_name AND rev = the_rev AND xmax IN ('0', xmin));
 END $leasewheel$;
@@ -135,7 +138,7 @@ END $leasewheel$;
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
 	the_token bigint, the_state bytea, the_over bigint, the_window int8range, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 BEGIN
 	settled := true;
 	l := {schema}.locked(the_name);
@@ -161,7 +164,7 @@ CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_h
 	proposed bigint, reserve bigint, the_window int8range,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool,
 	OUT token bigint, OUT reserved bigint)
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	ms bigint;
 	mine bool;
@@ -236,7 +239,7 @@ END $leasewheel$;
 -- zero it frees the lock. It wakes those waiters that are in no queue.
 CREATE OR REPLACE FUNCTION {schema}.release(the_name text, the_owner text, the_holds bigint, ttl bigint,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	ms bigint;
 BEGIN
@@ -283,7 +286,7 @@ END $leasewheel$;
 -- renewed, 2 if others hold the lock, 3 if it is free, -1 if the machine decides.
 CREATE OR REPLACE FUNCTION {schema}.renew(names text[], owners text[], ttls bigint[], the_window int8range,
 	OUT clock bigint, OUT outcomes int[])
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	renewed bigint[];
 BEGIN
@@ -322,7 +325,7 @@ END $leasewheel$;
 -- sweep removes names of which nothing is left, of those after a name. It returns the last one
 -- that it has looked at, NULL at the end, and how many are left.
 CREATE OR REPLACE FUNCTION {schema}.sweep(after text, before bigint, most int, OUT last text, OUT kept bigint)
-LANGUAGE plpgsql AS $leasewheel$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	removed bigint;
 	largest bigint;

@@ -19,12 +19,14 @@ const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.ho
 	l.state, r.kinds, r.ofs, r.stores, coalesce(l.xmax IN ('0', l.xmin), false)`
 
 func newStatements(schema string) statements {
+	// Calls that a function of the search path may suit better than the server's own are qualified, see
+	// schema.sql. unnest of several arrays is syntax.
 	text := func(s string) string {
 		return in(schema, strings.NewReplacer("{columns}", columns, "{looked}", looked).Replace(s))
 	}
 	return statements{
 		clock: text("SELECT {schema}.clock(), current_setting('transaction_isolation'), current_setting('transaction_read_only')::bool"),
-		read: text(`SELECT {looked}, n.at FROM unnest($1::text[]) WITH ORDINALITY AS n(name, at) LEFT JOIN {schema}.locks l ON l.name = n.name,
+		read: text(`SELECT {looked}, n.at FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS n(name, at) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
 		save: text(`SELECT {columns}, i.at
 			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])

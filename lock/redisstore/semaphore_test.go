@@ -630,6 +630,24 @@ func TestSetPermitsJustAfterTheEnd(t *testing.T) {
 	require.Equal(t, "2", client.Get(t.Context(), "seats").Val())
 }
 
+// A permit that is given back in between makes no number of one permit, which would have no end.
+func TestReleaseJustAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
+	set, err := p.TrySetPermitsFor(t.Context(), 2, time.Hour)
+	require.NoError(t, err)
+	require.True(t, set)
+	lease, err := p.One().Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, client.Del(t.Context(), "seats").Err()) // as if the hour were over
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Zero(t, client.Exists(t.Context(), "seats").Val())
+	set, err = p.TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	require.True(t, set)
+}
+
 // A permit that is granted in the last millisecond of a number, in which no time is left, ends with
 // it. Of 300 tries some meet that on any machine that is not too busy.
 func TestPermitOfTheLastInstant(t *testing.T) {

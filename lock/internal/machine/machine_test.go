@@ -461,6 +461,26 @@ func TestPermits(t *testing.T) {
 	assert.False(t, n.free(two))
 }
 
+// A permit that is given back just after its number has ended makes no number of one permit, which
+// would have no end.
+func TestPermitOutlivesItsNumber(t *testing.T) {
+	for name, give := range map[string]func(n *name, h *driver.Hold){
+		"released":         func(n *name, h *driver.Hold) { assert.True(t, n.free(h)) },
+		"its process died": func(n *name, h *driver.Hold) { n.Leave(n.now, h.Owner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newName()
+			n.Count(n.now, &driver.Count{Kind: driver.KindPermit, Op: driver.CountCreate, N: 2, TTL: time.Second, Request: "1", Keep: ttl})
+			n.pass(time.Second) // its last ms
+			h := hold(driver.KindPermit, first)
+			assert.Equal(t, granted, n.verdict(h))
+			n.pass(time.Millisecond)
+			give(n, h)
+			assert.Equal(t, driver.Counted{Done: true, Count: 3}, n.count(driver.KindPermit, driver.CountCreate, 3, "2"))
+		})
+	}
+}
+
 func TestLatch(t *testing.T) {
 	n := newName()
 	latch, h := driver.KindLatch, hold(driver.KindLatch, "a:1")

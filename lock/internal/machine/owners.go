@@ -37,7 +37,7 @@ func OwnersOf(h *driver.Hold) []string {
 func (s *State) Leave(now time.Time, owner string) []Message {
 	s.begin(now)
 	if _, ok := s.permits.expire[owner]; ok {
-		s.remove([]string{owner}, true)
+		s.give([]string{owner})
 	}
 	for _, k := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite} {
 		kinds[k].release(s, &driver.Hold{Kind: k, Owner: owner})

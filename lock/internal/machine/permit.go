@@ -54,6 +54,10 @@ func (s *State) remove(ids []string, create bool) (n int64) {
 	return n
 }
 
+// give ends the use of permits by their owner. It makes a count for those of one that was deleted. One
+// that has ended, as all permits with an end will, would come back without its end.
+func (s *State) give(ids []string) (n int64) { return s.remove(ids, s.permits.ends == never) }
+
 func (s *State) reclaim() {
 	var expired []string
 	for id, ends := range s.permits.expire {
@@ -101,7 +105,7 @@ func (s *State) releasePermits(h *driver.Hold) (held bool) {
 	}
 	ids := idsOf(h)
 	expires := s.permits.expire[ids[0]]
-	return s.remove(ids, true) == int64(len(ids)) && expires > s.ms
+	return s.give(ids) == int64(len(ids)) && expires > s.ms
 }
 
 func (s *State) renewPermits(h *driver.Hold) driver.Answer {

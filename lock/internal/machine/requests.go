@@ -19,7 +19,7 @@ type Requests struct {
 	// Client returns the record of a client, if there is one. It is called within a step.
 	Client func(id string) (driver.Client, bool)
 	// Names returns the names with a prefix that may have something, in their order.
-	Names func(prefix string) ([]string, error)
+	Names func(ctx context.Context, prefix string) ([]string, error)
 }
 
 // Supports returns nil for every kind.
@@ -134,7 +134,7 @@ func (r *Requests) ForceRelease(ctx context.Context, name string) (info driver.I
 // List yields the held locks, see [driver.Inspector].
 func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := r.Names(prefix)
+		names, err := r.Names(ctx, prefix)
 		if err != nil && !yield(driver.Info{}, fmt.Errorf("list: %w", err)) {
 			return
 		}

@@ -28,7 +28,7 @@ func TestListGoesOnAfterAnError(t *testing.T) {
 			return ctx.Err()
 		},
 		Client: func(string) (c driver.Client, announced bool) { return c, false },
-		Names:  func(string) ([]string, error) { return []string{"a", "b", "c"}, nil },
+		Names:  func(context.Context, string) ([]string, error) { return []string{"a", "b", "c"}, nil },
 	}
 	for _, of := range []string{"a", "c"} {
 		h := hold(driver.KindMutex, "a:1")

@@ -16,6 +16,8 @@ local count = countOf(KEYS[1])
 if count == false or not isPermits(KEYS[2]) then return -1 end
 local ids = idsOf(ARGV[1], tonumber(ARGV[3]))
 local expires = redis.call('zscore', KEYS[2], ids[1])
+-- Permits with an end are those of a number that has ended just now: made anew, it would have no end.
+local ended = not count and redis.call('pttl', KEYS[2]) >= 0
 local removed = redis.call('zrem', KEYS[2], unpack(ids))
-if removed > 0 then announcePermits(ARGV[2], KEYS[3], redis.call('incrby', KEYS[1], removed)) end
+if removed > 0 and not ended then announcePermits(ARGV[2], KEYS[3], redis.call('incrby', KEYS[1], removed)) end
 return expires and removed == #ids and tonumber(expires) > milliseconds() and 1 or -1
