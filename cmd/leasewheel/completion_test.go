@@ -21,7 +21,9 @@ func TestCompletionOfNames(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	client := server.Client(t)
 	locks(t, client)
-	for _, name := range []string{"orders:$(id)", "orders: x", "orders*"} {
+	for _, name := range []string{
+		"orders:$(id)", "orders: x", "orders*", "orders:[a]", "orders:{a,b}", "orders:{1..3}", "orders:^a", "#orders", "=orders", "--store=evil",
+	} {
 		require.NoError(t, client.HSet(t.Context(), name, java+":1", 1).Err())
 	}
 	for _, c := range []struct {

@@ -428,6 +428,22 @@ func TestLookupByLeastUser(t *testing.T) {
 	p.RequireOneLine("lacks a permission")
 }
 
+// A line of ls --json is printed as its lock is found, not when a server further on has answered.
+func TestLsPrintsLinesAsTheyAreFound(t *testing.T) {
+	t.Parallel()
+	servers, env := commandtest.OnQuorum(t)
+	for _, server := range servers {
+		commands(t, server.Client(t), "HSET orders:42 "+java+":1 1")
+	}
+	servers[1].Pause()
+	defer servers[1].Resume()
+	p := commandtest.Start(t, env, "ls", "--json")
+	assert.Contains(t, p.Line(), "orders:42")
+	servers[1].Resume()
+	assert.Equal(t, exit.OK, p.Wait())
+	assert.Equal(t, 3, strings.Count(p.Stdout.String(), "orders:42"))
+}
+
 // A reader that closes the pipe ends the list.
 func TestLsIntoAClosedPipe(t *testing.T) {
 	t.Parallel()

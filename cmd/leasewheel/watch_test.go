@@ -4,13 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -63,7 +64,7 @@ func TestWatchJSON(t *testing.T) {
 	for len(report.Locks) == 5 {
 		report = document(t, p.Line())
 	}
-	p.Signal(syscall.SIGINT)
+	p.Signal(unix.SIGINT)
 	assert.Equal(t, exit.OK, p.Wait())
 	assert.Empty(t, p.Stderr.String())
 }
@@ -87,7 +88,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 			await("server ")
 			server.Restart(t)
 			await(there)
-			p.Signal(syscall.SIGTERM)
+			p.Signal(unix.SIGTERM)
 			assert.Equal(t, exit.OK, p.Wait())
 			assert.Empty(t, p.Stderr.String())
 		})
@@ -163,4 +164,36 @@ func TestWatchIntoAClosedPipe(t *testing.T) {
 	})
 	assert.Equal(t, "1", strings.TrimSpace(p.Line()))
 	assert.Equal(t, 0, p.Wait())
+}
+
+// A second signal ends a command that the first one cannot: nothing reads its output.
+func TestWatchIntoAFullPipe(t *testing.T) {
+	t.Parallel()
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	client := server.Client(t)
+	unread, full, err := os.Pipe()
+	require.NoError(t, err)
+	defer unread.Close()
+	defer full.Close()
+	raw, err := full.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Write(func(fd uintptr) bool {
+		for err == nil {
+			_, err = unix.Write(int(fd), make([]byte, 512))
+		}
+		return true
+	}))
+	require.ErrorIs(t, err, unix.EAGAIN)
+	p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
+		cmd.Args = []string{"/bin/sh", "-c", `exec "$0" watch --json -i 100ms >&3`, cmd.Path}
+		cmd.Path = "/bin/sh"
+		cmd.ExtraFiles = []*os.File{full}
+	})
+	commandtest.Eventually(t, "at work", func() bool {
+		stats, err := client.InfoMap(commandtest.Bounded(t), "commandstats").Result()
+		return err == nil && stats["Commandstats"]["cmdstat_scan"] != ""
+	})
+	commandtest.Eventually(t, "ended", func() bool { return p.Cmd.Process.Signal(unix.SIGTERM) != nil })
+	// It is 0 if the first signal comes before the first write.
+	assert.Contains(t, []int{exit.OK, 128 + int(unix.SIGTERM)}, p.Wait())
 }

@@ -107,7 +107,7 @@ type point struct {
 
 // observe reports all statistics.
 func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
-	s := t.snapshot()
+	s, _ := t.snapshot()
 	report := func(points []point) {
 		for _, p := range points {
 			o.ObserveInt64(t.instruments[p.instrument], p.value, metric.WithAttributes(p.attributes...))

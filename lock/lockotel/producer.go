@@ -18,9 +18,12 @@ var _ sdk.Producer = (*Telemetry)(nil)
 // Produce implements the SDK's Producer: it returns the histograms that wheels and watchdogs
 // count themselves, since OpenTelemetry has no instrument that reads a histogram. It is for
 // [sdk.WithProducer], so the telemetry is made before the reader: on the global providers,
-// which pass on what was made before they were set.
+// which pass on what was made before they were set. After Close it returns none.
 func (t *Telemetry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
-	s := t.snapshot()
+	s, ok := t.snapshot()
+	if !ok {
+		return nil, nil
+	}
 	now := time.Now()
 	var renewalLag, remaining, leases, wheelLag []metricdata.HistogramDataPoint[float64]
 	for name, stats := range s.leases {

@@ -52,6 +52,7 @@ type Telemetry struct {
 	lockers   exporter.Sources[*lock.Locker]      // guarded by mu
 	watchdogs exporter.Sources[*renewal.Watchdog] // guarded by mu; those that are no locker's
 	wheels    exporter.Sources[*wheel.Wheel]      // guarded by mu
+	closed    bool                                // guarded by mu
 	began     time.Time
 }
 
@@ -74,7 +75,12 @@ func New(c Config) (*Telemetry, error) {
 }
 
 // Close ends the export of statistics. Observers may still be called.
-func (t *Telemetry) Close() error { return t.registration.Unregister() }
+func (t *Telemetry) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	return t.registration.Unregister()
+}
 
 // AddLocker exports a locker's statistics, with those of its watchdog and its wheel under
 // the same name. A wheel that several lockers share is exported once, under the name of the
@@ -141,10 +147,14 @@ type wheelStats struct {
 	lags wheel.Lags
 }
 
-func (t *Telemetry) snapshot() snapshot {
+// snapshot reads the statistics; ok is false after Close.
+func (t *Telemetry) snapshot() (s snapshot, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := snapshot{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
+	if t.closed {
+		return s, false
+	}
+	s = snapshot{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
 	for _, l := range t.lockers {
 		stats := l.Of.Stats()
 		s.lockers[l.Name], s.leases[l.Name] = stats, stats.Leases
@@ -155,7 +165,7 @@ func (t *Telemetry) snapshot() snapshot {
 	for _, w := range t.wheels {
 		s.wheels[w.Name] = wheelStats{w.Of.Stats(), w.Of.Tick(), w.Of.Lags()}
 	}
-	return s
+	return s, true
 }
 
 // word returns a text as the value of an attribute.

@@ -101,8 +101,11 @@ func TestProviders(t *testing.T) {
 	l := locktest.New(t, exportertest.Patient(h.Observer("x")))
 	h.AddLocker("x", l)
 	assert.Contains(t, h.export(t).kinds, "leasewheel.lock.waiters")
+	assert.Contains(t, h.export(t).kinds, "leasewheel.wheel.lag")
 	require.NoError(t, h.Telemetry.Close())
-	assert.NotContains(t, h.export(t).kinds, "leasewheel.lock.waiters")
+	for metric := range h.export(t).kinds {
+		assert.Contains(t, []string{"leasewheel.lock.wait", "leasewheel.lock.hold"}, metric, "from the observers alone")
+	}
 
 	before := otel.GetTracerProvider()
 	otel.SetTracerProvider(h.tracer)

@@ -82,6 +82,9 @@ func TestLockLabel(t *testing.T) {
 		assert.InDelta(t, 2, values[count+`{kind="mutex",lock="`+label+`",locker="x",outcome="granted"}`], 0)
 	}
 
+	c = New(Config{LockLabel: func(_ driver.Kind, name string) string { return name[:4] }})
+	assert.Equal(t, []string{"caf\ufffd"}, report(c, "café"), "half a character")
+
 	c = New(Config{LockLabel: func(kind driver.Kind, name string) string { return kind.String() + name }})
 	var names []string
 	for i := range 2 * exporter.DefaultMaxLabels {

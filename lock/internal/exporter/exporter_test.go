@@ -32,5 +32,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 		assert.Equal(t, want, l.Of(driver.KindMutex, label))
 	}
+	assert.Equal(t, "caf\ufffd", NewLabels(func(_ driver.Kind, name string) string { return name[:4] }, 2).Of(driver.KindMutex, "café"),
+		"no exporter takes half a character")
 	assert.Equal(t, DefaultMaxLabels, NewLabels(nil, 0).most)
 }

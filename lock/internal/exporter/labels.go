@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"cmp"
+	"strings"
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -28,7 +29,7 @@ func NewLabels(choose func(kind driver.Kind, name string) string, most int) *Lab
 // Of returns the label of a lock: "" for none, and "other" for a new one if there are too
 // many before it.
 func (l *Labels) Of(kind driver.Kind, name string) string {
-	label := l.choose(kind, name)
+	label := strings.ToValidUTF8(l.choose(kind, name), "\ufffd") // a part of a name may begin or end within a character
 	if label == "" {
 		return ""
 	}

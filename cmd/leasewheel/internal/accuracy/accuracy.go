@@ -56,7 +56,7 @@ Exit codes:
   1    a run came early, was lost, or came twice
   64   the arguments are invalid
   70   the measurement failed, or its report was not written
-  130  Ctrl-C or SIGTERM ended it`,
+  130, 143  Ctrl-C, or SIGTERM, ended it`,
 		Example: `  leasewheel accuracy
   leasewheel accuracy --tick 1ms,10ms,100ms --html report.html
   leasewheel accuracy --tick 1ms --precise --load busy
@@ -106,8 +106,8 @@ func (o *options) run(cmd *cobra.Command) error {
 // measureError returns the error for a missing report: the user ended the measurement, or
 // it failed.
 func measureError(ctx context.Context, err error) error {
-	if _, ended := errors.AsType[interrupt.Error](context.Cause(ctx)); ended {
-		return &exit.Error{Code: exit.Signal + int(syscall.SIGINT)}
+	if sig, ended := errors.AsType[interrupt.Error](context.Cause(ctx)); ended {
+		return &exit.Error{Code: exit.Signal + int(sig)}
 	}
 	return exit.Errorf(exit.Internal, "%w", err)
 }

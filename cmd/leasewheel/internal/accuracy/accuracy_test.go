@@ -2,6 +2,7 @@ package accuracy
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,7 @@ import (
 	"github.com/leasewheel/leasewheel/bench"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
@@ -372,6 +375,8 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 		{"--load heavy", `got "heavy"`},
 		{"--seed -1", "seed"},
 		{"--html no/such/folder/report.html", "cannot write the report"},
+		{"--csv -", "cannot write the report to -"},
+		{"--hgrm -", "cannot write the report to -"},
 		{"--html report --svg ./report", "cannot write two reports to one file: ./report"},
 		{"--csv report-wheel-1ms.txt --hgrm report.txt --tick 1ms", "cannot write two reports to one file"},
 		{"surplus", "takes no arguments"},
@@ -390,5 +395,18 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 			assert.Contains(t, stderr, tt.says)
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		})
+	}
+}
+
+// A measurement that a signal ended has the exit code of a command that the signal has ended.
+func TestInterruptedMeasurement(t *testing.T) {
+	t.Parallel()
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(interrupt.Error(sig))
+		failed, ok := errors.AsType[*exit.Error](measureError(ctx, ctx.Err()))
+		require.True(t, ok)
+		assert.Equal(t, want, failed.Code)
+		assert.NoError(t, failed.Err)
 	}
 }

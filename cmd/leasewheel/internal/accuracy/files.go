@@ -35,7 +35,11 @@ func (o *files) addFlags(f *pflag.FlagSet) {
 // check verifies before the measurement that the files can be written.
 func (o *files) check(columns []bench.Column) error {
 	paths := []string{o.csv, o.gobench, o.html, o.svg}
-	if o.hgrm != "" {
+	switch o.hgrm {
+	case "":
+	case "-":
+		paths = append(paths, o.hgrm) // which is refused
+	default:
 		for _, c := range columns {
 			paths = append(paths, hgrmPath(o.hgrm, c.Name))
 		}

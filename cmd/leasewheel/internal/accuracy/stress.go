@@ -44,7 +44,7 @@ Exit codes:
   1    some of it does not
   64   the arguments are invalid
   70   the measurement failed, or its report was not written
-  130  Ctrl-C or SIGTERM ended it`,
+  130, 143  Ctrl-C, or SIGTERM, ended it`,
 		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}

@@ -44,7 +44,7 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 			if err != nil || len(names) >= maxCompletions {
 				break
 			}
-			if output.Quoted(info.Name) == info.Name && !strings.ContainsAny(info.Name, " $`!;&|<>()*?~\"'\\") {
+			if typable(info.Name) {
 				names = append(names, info.Name)
 			}
 		}
@@ -52,4 +52,10 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// typable reports whether a name, typed without quotes, is an argument that is that name.
+func typable(name string) bool {
+	expands := strings.Contains(name, "{") && (strings.Contains(name, ",") || strings.Contains(name, "..")) // {user:7}:cart does not
+	return output.Quoted(name) == name && !strings.ContainsAny(name, " $`!;&|<>()[]*?~^#\"'\\") && !strings.ContainsAny(name[:1], "-=") && !expands
 }

@@ -135,8 +135,12 @@ func checkPage(t *testing.T, r report, page *element) {
 // waiter is among it.
 func TestDemoOnARealServer(t *testing.T) {
 	server := redistest.Start(t, redistest.Config{Password: commandtest.Secret})
-	r := demoOf(t, nil, append([]string{"demo", "--store", server.URL()}, small...)...)
+	file := filepath.Join(t.TempDir(), "leases.html")
+	r := demoOf(t, nil, append([]string{"demo", "--store", server.URL(), "--html", file}, small...)...)
 	check(t, r)
+	page, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.NotContains(t, string(page), commandtest.Secret)
 	assert.Regexp(t, `^redis \d+\.\d+`, r.Server)
 
 	client, ctx := server.Client(t), commandtest.Bounded(t)

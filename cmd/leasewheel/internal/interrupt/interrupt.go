@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Error is the cause of a context that a signal has ended.
@@ -13,8 +14,13 @@ type Error syscall.Signal
 
 func (e Error) Error() string { return syscall.Signal(e).String() }
 
+// repeatAfter is how much later a second signal ends the process: timeout(1) sends each twice.
+const repeatAfter = time.Second
+
 // Context returns a context that ends when this process gets one of the signals. One that was
-// ignored at the start, as under nohup(1) and in a script's background jobs, stays ignored.
+// ignored at the start, as under nohup(1) and in a script's background jobs, stays ignored. A
+// second signal ends the process, which the end of the context may not: a write to a full pipe
+// has no context.
 func Context(ctx context.Context, all ...syscall.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
@@ -27,6 +33,7 @@ func Context(ctx context.Context, all ...syscall.Signal) (context.Context, func(
 		select {
 		case sig := <-signals:
 			cancel(Error(sig.(syscall.Signal)))
+			time.AfterFunc(repeatAfter, func() { signal.Stop(signals) })
 		case <-ctx.Done():
 		}
 	}()

@@ -1,7 +1,6 @@
 package look
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"os"
@@ -109,12 +108,10 @@ func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server strin
 
 // writeLines prints each lock when it is found, and stores none.
 func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	failure, err = l.each(cmd, pattern, func(server string, info driver.Info) error {
-		return output.WriteEscaped(out, reportOf(server, &info), "")
+	defer progress()
+	return l.each(cmd, pattern, func(server string, info driver.Info) error {
+		return output.WriteEscaped(cmd.OutOrStdout(), reportOf(server, &info), "")
 	})
-	progress()
-	return failure, cmp.Or(err, out.Flush())
 }
 
 // writeTable prints all locks in the order of their names.

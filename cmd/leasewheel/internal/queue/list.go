@@ -1,9 +1,9 @@
 package queue
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -140,7 +140,7 @@ func (l *listCommand) run(cmd *cobra.Command, args []string) error {
 	defer l.close()
 	var out messageWriter = &messageTable{cmd: cmd, dead: l.dead}
 	if l.json {
-		out = &messageLines{bufio.NewWriter(cmd.OutOrStdout())}
+		out = messageLines{cmd.OutOrStdout()}
 	}
 	failure, err := l.list(cmd, options, out)
 	if err = cmp.Or(err, out.flush()); err != nil {
@@ -177,15 +177,15 @@ type messageWriter interface {
 	flush() error
 }
 
-// messageLines prints each message as a line of JSON.
-type messageLines struct{ *bufio.Writer }
+// messageLines prints each message as a line of JSON when it is read.
+type messageLines struct{ io.Writer }
 
-func (l *messageLines) write(info *delayqueue.Info) error {
+func (l messageLines) write(info *delayqueue.Info) error {
 	return output.WriteEscaped(l.Writer, messageReportOf(info), "")
 }
 
-func (l *messageLines) more()        {}
-func (l *messageLines) flush() error { return l.Flush() }
+func (messageLines) more()        {}
+func (messageLines) flush() error { return nil }
 
 // messageTable prints messages for people.
 type messageTable struct {

@@ -13,11 +13,15 @@ import (
 )
 
 // Check verifies that Write can write a report to each path, and none in place of another, and
-// leaves nothing behind: a measurement takes long, and may be interrupted.
+// leaves nothing behind: a measurement takes long, and may be interrupted. It refuses "-", which
+// is standard output elsewhere: there the command prints its own report.
 func Check(paths ...string) error {
 	seen := make(map[string]bool)
 	for _, path := range paths {
-		if path == "" || isDevice(path) {
+		switch {
+		case path == "-":
+			return errors.New("cannot write the report to -: standard output has another; ./- is a file of that name")
+		case path == "" || isDevice(path):
 			continue
 		}
 		if err := checkFile(path); err != nil {
