@@ -75,6 +75,7 @@ type cleanup struct {
 	cleaners  pool                   // guarded by mu
 	postponed map[*leftover]struct{} // leftovers whose timer is pending; guarded by mu
 	stopped   bool                   // guarded by mu; nothing can be added
+	lost      error                  // guarded by mu; names the leftovers that stop has abandoned
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity
 }
@@ -303,6 +304,13 @@ func (c *cleanup) stop(ctx context.Context) error {
 	return errors.Join(context.Cause(ctx), lost)
 }
 
+// abandoned returns the error that names what a stop has abandoned, or nil.
+func (c *cleanup) abandoned() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
 // abandon ends the leftovers without a TTL and returns an error that names them.
 func (c *cleanup) abandon() error {
 	c.mu.Lock()
@@ -327,5 +335,6 @@ func (c *cleanup) abandon() error {
 		}
 		names = append(names, fmt.Sprintf("%d of %q", permits[name], name))
 	}
-	return fmt.Errorf("permits that may not have been released: %s: %w: the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
+	c.lost = fmt.Errorf("permits that may not have been released: %s: %w: the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
+	return c.lost
 }

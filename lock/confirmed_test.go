@@ -218,3 +218,27 @@ func TestForgettingContinuesBesideAnUnresponsiveGroup(t *testing.T) {
 		require.Equal(t, 10, store.numberOf("s0"))
 	})
 }
+
+// Close and Shutdown may be called at once, also while the store is to forget requests.
+func TestClosesAtOnceWhileForgetting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newAnswering(t)
+		l, err := lock.New(store, lock.Config{})
+		require.NoError(t, err)
+		store.setMute("mute", true)
+		require.NoError(t, l.Semaphore("mute").Release(t.Context(), 1))
+		time.Sleep(5*time.Second + 500*time.Millisecond) // the request for it is on its way
+		for i := range 10 {
+			require.NoError(t, l.Semaphore(fmt.Sprint("s", i)).Release(t.Context(), 1))
+		}
+		var closes sync.WaitGroup
+		for range 10 {
+			closes.Go(func() { assert.NoError(t, l.Close()) })
+			closes.Go(func() { assert.NoError(t, l.Shutdown(t.Context())) })
+		}
+		closes.Wait()
+		for i := range 10 {
+			require.Equal(t, 1, store.numberOf(fmt.Sprint("s", i)))
+		}
+	})
+}

@@ -78,7 +78,7 @@ package lock
 //
 // How a process waits for a lock: waiter.go, queue.go, run.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
-// leaving_test.go.
+// leaving_test.go, usercontext_test.go.
 // Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
@@ -111,7 +111,7 @@ package lock
 //
 // Close, Shutdown: shutdown.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
-// Planted: 44, 54, 84, 175, 176, 177.
+// Planted: 44, 54, 84, 175, 176, 177, 199.
 //
 // How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
 // Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,

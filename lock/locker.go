@@ -54,7 +54,8 @@ type Config struct {
 	MaxRunning int
 
 	// Wheel ends leases in time, and wakes waiters to ask again. Its limit on pending timeouts
-	// refuses none of these, nor does its executor. Default: a wheel of the locker's own.
+	// refuses none of these, nor does its executor. Stop it after the locker: without it leases
+	// are lost, and waiters may wait until their contexts end. Default: a wheel of the locker's own.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config

@@ -51,9 +51,6 @@ func All(members ...*Mutex) *Multi {
 
 // validate returns an error if the members cannot be held together.
 func (m *Multi) validate() error {
-	if len(m.sorted) == 0 {
-		return errors.New("lock: All needs at least one lock")
-	}
 	for i, member := range m.given {
 		for _, next := range m.given[i+1:] {
 			switch {
@@ -130,8 +127,11 @@ func (m *Multi) requestTimeout() (longest time.Duration) {
 
 // acquire takes the locks one by one, and releases those taken if one cannot be taken.
 func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
-	if m.err != nil {
+	switch {
+	case m.err != nil:
 		return nil, m.err
+	case len(m.sorted) == 0: // the zero value, too
+		return nil, errors.New("lock: All needs at least one lock")
 	}
 	begin := time.Now()
 	if request := m.requestTimeout(); wait < forever-request {

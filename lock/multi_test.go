@@ -69,6 +69,20 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
+// A Multi that All has not made holds nothing, so it grants nothing.
+func TestZeroMultiGrantsNothing(t *testing.T) {
+	var m lock.Multi
+	_, err := m.Lock(t.Context())
+	require.ErrorContains(t, err, "at least one lock")
+	_, err = m.TryLock(t.Context())
+	require.ErrorContains(t, err, "at least one lock")
+	err = m.MaxWait(time.Second).Do(t.Context(), func(context.Context) error {
+		t.Error("called without a lock")
+		return nil
+	})
+	require.ErrorContains(t, err, "at least one lock")
+}
+
 // Locks of every kind, on two servers, taken by three processes in different orders.
 func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 type pool struct {
 	mu    *sync.Mutex                                // guards the pool and its tasks
 	limit func() int                                 // on the goroutines of one group; called with mu
-	group func(name string, kind driver.Kind) string // called without mu; nil if all tasks are in one group
+	group func(name string, kind driver.Kind) string // called with mu; nil if all tasks are in one group
 	begin func(work func())                          // begins a goroutine, and counts it
 	freed func()                                     // called with mu when a task is done; may be nil
 

@@ -122,6 +122,7 @@ func (q *queue) subscribe(w *waiter) bool {
 func (q *queue) request(w *waiter) {
 	q.enqueueAtStore(w.acquisition)
 	g, err := w.acquire(w.ctx)
+	deadline, limited := w.ctx.Deadline() // which may be a method of a user's type
 	var pause time.Duration
 	again := true
 	switch {
@@ -137,7 +138,7 @@ func (q *queue) request(w *waiter) {
 	q.sending = false
 	switch {
 	case err != nil:
-		q.failed(w, err, pause)
+		q.failed(w, err, pause, limited && !time.Now().Before(deadline))
 	case g.Verdict != driver.Refused:
 		q.answered()
 		q.grant(w, g)
@@ -204,10 +205,11 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 	}
 }
 
-// failed handles a failed request of the head. The waiting ends if the error is not
-// transient. Otherwise the request is repeated after the pause. If the head's own TTL may
-// be too short for a round trip, the next waiter tries first.
-func (q *queue) failed(w *waiter, err error, pause time.Duration) {
+// failed handles a failed request of the head, which may have been cut short by the deadline of
+// its caller. The waiting ends if the error is not transient. Otherwise the request is repeated
+// after the pause. If the head's own TTL may be too short for a round trip, the next waiter
+// tries first.
+func (q *queue) failed(w *waiter, err error, pause time.Duration, cut bool) {
 	q.tryFirst = q.subscription == nil
 	if !transient(err) || pause == 0 {
 		q.dueNow = true // the failed request has consumed the wake
@@ -218,8 +220,7 @@ func (q *queue) failed(w *waiter, err error, pause time.Duration) {
 	}
 	q.due, q.failing = time.Now().Add(pause), true
 	short := w.hold.TTL/3 < q.locker.config.RequestTimeout
-	deadline, limited := w.ctx.Deadline()
-	if cut := limited && !time.Now().Before(deadline); !short && !cut {
+	if !short && !cut {
 		q.failure = err
 	}
 	if short {

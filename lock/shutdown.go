@@ -17,7 +17,8 @@ const packageName = "lock"
 // Shutdown closes the locker gracefully. Waiting and new acquisitions return [ErrClosed]. As
 // long as ctx lives, it waits until every lock is unlocked, every running deferred function
 // has returned, and every abandoned hold is released; leases are renewed meanwhile. Then it
-// closes the locker. A holder that calls it before its Unlock waits for itself.
+// closes the locker. A holder that calls it before its Unlock waits for itself, as does a function
+// that the locker has called: a deferred one, [Options.OnLost], an observer's.
 //
 // If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause, and
 // their locks are released within [Config.RequestTimeout], although their holders may still be
@@ -38,7 +39,11 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		l.unlocks.end()
 		l.unlocks.wait(ctx)
 	}
-	return errors.Join(err, l.leftUnreleased(), l.end(ctx))
+	ended := l.end(ctx)
+	if lost := l.cleanup.abandoned(); ended == nil && lost != nil { // by another call, such as Close
+		ended = fmt.Errorf("lock: closing: %w", lost)
+	}
+	return errors.Join(err, l.leftUnreleased(), ended)
 }
 
 // leftUnreleased returns an *[UnreleasedError] if a Shutdown could not release a lock.
@@ -55,7 +60,8 @@ func (l *Locker) leftUnreleased() error {
 // cause. It does not wait for holders; Shutdown does. Locks stay in the store until their
 // Unlock, which still works, or until their TTL is over. Close takes at most two
 // [Config.RequestTimeout]s; its error matches [ErrNotRepeated] and names released permits of
-// semaphores that are not confirmed. The store stays open.
+// semaphores that are not confirmed, as does that of each Shutdown beside it and after it. The
+// store stays open.
 func (l *Locker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
 	defer cancel()

@@ -184,6 +184,30 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 	}
 }
 
+// A Shutdown beside a Close, or after it, names the permits that the Close could not release: they
+// never return by themselves.
+func TestEveryShutdownNamesPermits(t *testing.T) {
+	for name, later := range map[string]time.Duration{"beside": 500 * time.Millisecond, "after": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &faulty{Store: locktest.StartMemory(t).Store(t), release: down}
+				l, err := lock.New(store, lock.Config{})
+				require.NoError(t, err)
+				require.ErrorIs(t, l.Semaphore("s").Release(t.Context(), 2), lock.ErrUnavailable)
+				var work sync.WaitGroup
+				ended := func(err error) {
+					assert.ErrorIs(t, err, lock.ErrNotRepeated)
+					assert.ErrorContains(t, err, `2 of "s"`)
+				}
+				work.Go(func() { ended(l.Close()) })
+				time.Sleep(later)
+				work.Go(func() { ended(l.Shutdown(context.Background())) })
+				work.Wait()
+			})
+		})
+	}
+}
+
 // Shutdown waits for the release of a running Unlock, and for the release of abandoned
 // holds.
 func TestShutdownWaitsForReleases(t *testing.T) {

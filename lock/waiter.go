@@ -2,6 +2,7 @@ package lock
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -53,6 +54,10 @@ func (r *result) granted() bool { return r.err == nil && r.panicked == nil }
 // wait joins the lock's queue until the lock is granted or waitCtx ends. refusal is the
 // store's answer, if it has answered.
 func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
+	// The queue asks it whether the wait is over, with locker.mu: no method of a user's type.
+	waitCtx, cancel := context.WithCancel(a.waitCtx)
+	defer cancel()
+	a.waitCtx = waitCtx
 	results := make(chan result, 1)
 	w := &waiter{acquisition: a, refusal: refusal, unanswered: a.failure != nil, deliver: func(r result) { results <- r }}
 	if err := l.join(w); err != nil {

@@ -57,8 +57,9 @@ type Config struct {
 	// Default: dead letters are kept until they are revived or cancelled.
 	Retention time.Duration
 
-	// Wheel is the timer for due messages. Default: the queue's own wheel with a tick of
-	// 1 ms, from the first Work until Close or Shutdown.
+	// Wheel is the timer for due messages. Stop it after the queue: without it workers may
+	// claim no more. Default: the queue's own wheel with a tick of 1 ms, from the first Work
+	// until Close or Shutdown.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog that renews the workers' leases. Its Wheel and
 	// Logger are replaced by those of this Config.
