@@ -29,7 +29,8 @@
 // least, are refused. The least is one and a half of the election timeout, rounded up: 2 s by
 // default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
 // late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
-// move to another lease within half a TTL, so that its end is late by no more.
+// move to another lease within half a TTL, so that its end is late by no more, unless the cluster has no
+// space: then they stay, and its end is late until there is.
 // A lease that is not renewed, as with lock's option Fixed, ends up to a quarter of its TTL early, and
 // its loss is reported at its end alone, also if its etcd lease was revoked. A member that hangs,
 // rather than dies, delays requests until gRPC notices, after 10 s at the least: locks of shorter TTLs
@@ -84,4 +85,4 @@ package etcdstore
 // peer.go, watch.go.
 // Tests: store_test.go, lease_test.go, clock_test.go, faults_real_test.go, leader_real_test.go, peer_real_test.go;
 // costs: bench/peers/etcd.
-// Planted: 247, 248, 251, 264.
+// Planted: 223, 247, 248, 251, 264.

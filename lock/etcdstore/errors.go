@@ -48,6 +48,11 @@ func refused(err error) bool {
 	return elsewhere(err) || err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyRequests)
 }
 
+// decided reports whether an error of a step shows that its request is not on its way any more.
+func decided(err error) bool {
+	return errors.Is(err, driver.ErrNotDone) || errors.Is(err, rpctypes.ErrNoSpace)
+}
+
 // elsewhere reports whether a member has refused a request because it knows no leader. Another one
 // may know one, and the client sends the next request to that.
 func elsewhere(err error) bool {

@@ -44,6 +44,26 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		})
 	}
 	work.Wait()
+	if stuck := s.stuck(items, alone, begin); len(stuck) > 0 {
+		s.renewShared(ctx, items, stuck, begin)
+	}
+}
+
+// stuck returns the leases of items that could not move, as in a cluster without space. They keep the
+// lease that they have: a hold by it that is not renewed ends late rather than the others early. A move
+// that may still be on its way could end a hold before that lease.
+func (s *Store) stuck(items []renewal.Item, alone []int, begin time.Duration) map[*lease][]int {
+	stuck := make(map[*lease][]int)
+	for _, i := range alone {
+		item := &items[i]
+		if !decided(item.Err) {
+			continue
+		}
+		if l := s.leases.renewable(hold{item.Key, item.Owner}, item.TTL.Truncate(time.Second), begin); l != nil {
+			stuck[l] = append(stuck[l], i)
+		}
+	}
+	return stuck
 }
 
 // holdOf returns the hold of a renewed lease.
@@ -112,7 +132,7 @@ func (s *Store) renewShared(ctx context.Context, items []renewal.Item, shared ma
 		for _, i := range some {
 			item := &items[i]
 			if s.holds(item, l, kvs[s.keys.lock(item.Key)]) {
-				item.Outcome, item.Given = renewal.Renewed, s.leases.left(l, begin)
+				item.Outcome, item.Given, item.Err = renewal.Renewed, s.leases.left(l, begin), nil
 			} else {
 				alone = append(alone, i)
 			}

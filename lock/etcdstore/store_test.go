@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -164,6 +165,63 @@ func TestHoldsOfOneLeaseEndApart(t *testing.T) {
 		})
 		assert.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"), "the renewed hold was moved")
 	})
+}
+
+// A cluster without space refuses a release, and to move the other holds of its etcd lease to another
+// one. These are renewed nevertheless, and move once there is space.
+func TestHoldsOfAFullCluster(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Hour
+	client := startCluster(t, single, nil).dial(t)
+	s := openOn(t, client, "full")
+	var clock atomic.Int64
+	s.clock = func() time.Duration { return time.Duration(clock.Load()) }
+	left, kept := request("me:1", ttl), request("me:2", ttl)
+	kept.Name = "b"
+	acquire(t, s, left)
+	acquire(t, s, kept)
+	shared := leaseOf(t, s, "a", "me:1")
+	require.Equal(t, shared, leaseOf(t, s, "b", "me:2"))
+	clock.Add(int64(ttl / 3)) // the lease is not one for new holds any more
+	other := request("me:2", ttl)
+	other.Name = "c"
+	acquire(t, s, other)
+	require.NotEqual(t, shared, leaseOf(t, s, "c", "me:2"))
+	full := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}
+	status, err := client.Status(t.Context(), client.Endpoints()[0])
+	require.NoError(t, err)
+	full.MemberID = status.Header.MemberId
+	_, err = pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(), full)
+	require.NoError(t, err)
+	free := *left
+	free.Count = 0
+	_, err = s.Release(t.Context(), &free)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	renews := func(names ...string) {
+		t.Helper()
+		clock.Add(int64(ttl / 3))
+		var items []renewal.Item
+		for _, name := range names {
+			items = append(items, renewal.Item{Key: name, Owner: "me:2", Ref: driver.KindMutex, TTL: ttl})
+		}
+		s.Renew(t.Context(), items)
+		for _, item := range items {
+			require.NoError(t, item.Err)
+			require.Equal(t, renewal.Renewed, item.Outcome)
+			require.Equal(t, ttl, item.Given)
+		}
+	}
+	for range 3 {
+		renews("b") // there is no other lease, and none is granted
+	}
+	for range 3 {
+		renews("c", "b") // that of c has room, but the record of b cannot be written
+	}
+	require.Equal(t, shared, leaseOf(t, s, "b", "me:2"))
+	_, err = client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	require.NoError(t, err)
+	renews("c", "b")
+	require.NotEqual(t, shared, leaseOf(t, s, "b", "me:2"))
 }
 
 // What keeps the store's own leases alive keeps no hold, of whatever TTL.

@@ -70,7 +70,8 @@ var networked = map[int64]string{
 	unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda", unix.CEPH_SUPER_MAGIC: "Ceph",
 	unix.V9FS_MAGIC: "9P", unix.OCFS2_SUPER_MAGIC: "OCFS2", unix.FUSE_SUPER_MAGIC: "FUSE, as of sshfs and GlusterFS",
 	0x01161970: "GFS2", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", 0x19830326: "BeeGFS", 0xaad7aaea: "PanFS", 0x564c: "NCP",
-	0x786f4256: "a folder of VirtualBox", 0xbacbacbc: "a folder of VMware",
+	0x61636673: "ACFS", 0x013111a8: "IBRIX", 0xbeefdead: "StorNext",
+	0x786f4256: "a folder of VirtualBox", 0xbacbacbc: "a folder of VMware", 0x7c7c6673: "a folder of Parallels",
 }
 
 func local(kind int64) error {

@@ -507,6 +507,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, private(uint32(os.Geteuid()+1), unix.S_IFDIR|0o700), "belongs to user") //nolint:gosec // a user's id
 	require.ErrorContains(t, local(unix.NFS_SUPER_MAGIC), "NFS")
 	require.ErrorContains(t, local(-0xACB2BE), "CIFS") // 0xFF534D42 as an int32
+	require.ErrorContains(t, local(0x7c7c6673), "Parallels")
 	require.NoError(t, local(unix.TMPFS_MAGIC))
 
 	victim := filepath.Join(parent, "victim")

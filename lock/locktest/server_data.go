@@ -12,19 +12,16 @@ type Data struct {
 	keys  []savedKey
 }
 
-// savedKey is one key. Of its values one is set, by its type.
+// savedKey is one key.
 type savedKey struct {
-	name   string
-	ttl    time.Duration // 0: none
-	text   string
-	hash   []string
-	list   []string
-	set    []string
-	sorted map[string]float64
+	name    string
+	ttl     time.Duration // 0: none
+	restore func(to *miniredis.Miniredis)
 }
 
 // Save returns a copy of the server's data. Requests that run meanwhile are in it in part: a
-// synctest bubble is quiet after synctest.Wait.
+// synctest bubble is quiet after synctest.Wait. Consumer groups of streams and HyperLogLogs, which
+// no lock uses, are left out.
 func (s *Server) Save() Data {
 	redis := s.current()
 	d := Data{taken: s.now()}
@@ -32,18 +29,37 @@ func (s *Server) Save() Data {
 		k := savedKey{name: name, ttl: redis.TTL(name)}
 		switch redis.Type(name) {
 		case "string":
-			k.text, _ = redis.Get(name)
+			text, _ := redis.Get(name)
+			k.restore = func(to *miniredis.Miniredis) { _ = to.Set(name, text) }
 		case "hash":
+			var pairs []string
 			fields, _ := redis.HKeys(name)
 			for _, field := range fields {
-				k.hash = append(k.hash, field, redis.HGet(name, field))
+				pairs = append(pairs, field, redis.HGet(name, field))
 			}
+			k.restore = func(to *miniredis.Miniredis) { to.HSet(name, pairs...) }
 		case "list":
-			k.list, _ = redis.List(name)
+			list, _ := redis.List(name)
+			k.restore = func(to *miniredis.Miniredis) { _, _ = to.RPush(name, list...) }
 		case "set":
-			k.set, _ = redis.SMembers(name)
+			set, _ := redis.SMembers(name)
+			k.restore = func(to *miniredis.Miniredis) { _, _ = to.SAdd(name, set...) }
 		case "zset":
-			k.sorted, _ = redis.SortedSet(name)
+			sorted, _ := redis.SortedSet(name)
+			k.restore = func(to *miniredis.Miniredis) {
+				for member, score := range sorted {
+					_, _ = to.ZAdd(name, score, member)
+				}
+			}
+		case "stream":
+			entries, _ := redis.Stream(name)
+			k.restore = func(to *miniredis.Miniredis) {
+				for _, e := range entries {
+					_, _ = to.XAdd(name, e.ID, e.Values)
+				}
+			}
+		default:
+			continue
 		}
 		d.keys = append(d.keys, k)
 	}
@@ -57,20 +73,7 @@ func (d Data) load(redis *miniredis.Miniredis, now time.Time) {
 		if k.ttl > 0 && k.ttl <= passed {
 			continue
 		}
-		switch {
-		case k.hash != nil:
-			redis.HSet(k.name, k.hash...)
-		case k.list != nil:
-			_, _ = redis.RPush(k.name, k.list...)
-		case k.set != nil:
-			_, _ = redis.SAdd(k.name, k.set...)
-		case k.sorted != nil:
-			for member, score := range k.sorted {
-				_, _ = redis.ZAdd(k.name, score, member)
-			}
-		default:
-			_ = redis.Set(k.name, k.text)
-		}
+		k.restore(redis)
 		if k.ttl > 0 {
 			redis.SetTTL(k.name, k.ttl-passed)
 		}

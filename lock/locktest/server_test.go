@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -46,6 +47,23 @@ func ExampleScope() {
 		fmt.Println(err)
 	}
 	// Output: it holds the lock, without a server
+}
+
+// A server that is restarted with its data has the entries of its streams, and no key of a kind that
+// cannot be saved.
+func TestRestartWithOtherKinds(t *testing.T) {
+	server := locktest.Start(t)
+	client := server.Client(t)
+	add := &redis.XAddArgs{Stream: "stream", ID: "5-1", Values: []string{"field", "value"}}
+	require.NoError(t, client.XAdd(t.Context(), add).Err())
+	require.NoError(t, client.PFAdd(t.Context(), "visitors", "a").Err())
+	server.Restart(server.Save())
+	entries, err := server.Client(t).XRange(t.Context(), "stream", "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Equal(t, "5-1", entries[0].ID)
+	assert.Equal(t, map[string]any{"field": "value"}, entries[0].Values)
+	assert.Zero(t, server.Client(t).Exists(t.Context(), "visitors").Val())
 }
 
 // A connection may be closed, and another dialled, while the server writes a reply that

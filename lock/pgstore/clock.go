@@ -91,14 +91,16 @@ func (s *Store) window(ctx context.Context) (*window, error) {
 func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
 	var isolation string
-	var readOnly bool
+	var readOnly, nulls bool
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly) })
+	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly, &nulls) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)
 	case isolation != "read committed":
 		return nil, fmt.Errorf("pgstore: the pool's transactions are %q, so that a statement would miss what has happened while it waited: set default_transaction_isolation to \"read committed\" for its role: %w", isolation, driver.ErrNotDone)
+	case !nulls:
+		return nil, fmt.Errorf("pgstore: array_nulls is off, so that nulls arrive as texts by the pool's default_query_exec_mode: set it to on for its role: %w", driver.ErrNotDone)
 	case readOnly:
 		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}

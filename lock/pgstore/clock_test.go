@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,4 +70,36 @@ func TestReadOnlyTransactions(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	examine(t, store, "read-only")
+}
+
+// With array_nulls off a literal of an array has texts instead of nulls: the lock would be held by an owner
+// called NULL. Arguments that are sent in binary form are not affected.
+func TestArrayNulls(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "nulls")
+	for mode, refused := range map[pgx.QueryExecMode]bool{
+		pgx.QueryExecModeSimpleProtocol: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeCacheStatement: false,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			store := open(t, s, pgstore.Config{Schema: "nulls"}, func(c *pgxpool.Config) {
+				c.ConnConfig.DefaultQueryExecMode, c.ConnConfig.RuntimeParams["array_nulls"] = mode, "off"
+			})
+			h := hold(driver.KindFair, "a", "client:1")
+			if refused {
+				_, err := store.Acquire(t.Context(), h)
+				require.ErrorContains(t, err, "array_nulls")
+				require.ErrorIs(t, err, driver.ErrNotDone)
+				return
+			}
+			granted(t, store, h)
+			waiter := hold(driver.KindFair, "a", "client:2")
+			waiter.Queue.Keep = time.Minute
+			_, err := store.Acquire(t.Context(), waiter)
+			require.NoError(t, err)
+			released(t, store, h)
+			granted(t, store, waiter)
+			released(t, store, waiter)
+		})
+	}
 }

@@ -306,6 +306,8 @@ func TestPoll(t *testing.T) {
 	assert.LessOrEqual(t, n, 1, "the other one's")
 	_, err = pgstore.New(s.Pool(t), pgstore.Config{Poll: true, Listen: s.Pool(t).Config().ConnConfig})
 	require.Error(t, err)
+	_, err = pgstore.New(s.Pool(t), pgstore.Config{Listen: &pgx.ConnConfig{}}) // its use would panic, in a goroutine of the store
+	require.ErrorContains(t, err, "pgx.ParseConfig")
 }
 
 // Requests of a store that is closed fail, and its locks stay.

@@ -31,8 +31,8 @@ type Config struct {
 	// Schema is the schema that [Migrate] has filled, a name of up to 63 bytes. Default: [DefaultSchema].
 	Schema string
 
-	// Listen is how the store makes its own connection, on which it is notified of releases. It
-	// must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
+	// Listen is how the store makes its own connection, on which it is notified of releases. It is from
+	// [pgx.ParseConfig], or a pool's, and must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
 	// subscriptions fail. Default: as the pool connects; with [NewSQL], as one of the pool's connections
 	// was made, whose password may have changed since.
 	Listen *pgx.ConnConfig
@@ -90,6 +90,9 @@ func newStore(pool pool, c Config) (*Store, error) {
 	}
 	if c.Poll && c.Listen != nil {
 		return nil, errors.New("pgstore: Listen is of no use with Poll")
+	}
+	if c.Listen != nil && c.Listen.BuildFrontend == nil { // pgx panics as it connects
+		return nil, errors.New("pgstore: Listen is not from pgx.ParseConfig")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
