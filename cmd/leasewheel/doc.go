@@ -11,9 +11,10 @@ package main
 // Planted: 41, 150.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
-// cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go.
-// Tests: credentials_test.go, cmd/leasewheel/internal/connect/password_test.go.
-// Planted: 148, 154, 235.
+// cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
+// the folder without one: cmd/leasewheel/internal/connect/folder.go.
+// Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/password_test.go.
+// Planted: 148, 154, 235, 266.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,
@@ -38,9 +39,10 @@ package main
 // Tests: cmd/leasewheel/internal/demo/report_test.go, cmd/leasewheel/internal/demo/html_test.go.
 //
 // Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
-// cmd/leasewheel/internal/reportfile/file.go.
+// cmd/leasewheel/internal/reportfile/file.go, cmd/leasewheel/internal/reportfile/repeat.go.
 // Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
-// cmd/leasewheel/internal/reportfile/file_test.go.
+// cmd/leasewheel/internal/reportfile/file_test.go, cmd/leasewheel/internal/reportfile/repeat_test.go.
+// Planted: 236.
 //
 // The rights of users: lock/redisstore/rights.go and the row of each kind, such as
 // lock/redisstore/fair.go fair; lock/delayqueue/keys.go Use();

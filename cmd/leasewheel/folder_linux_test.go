@@ -54,6 +54,22 @@ func TestRunInAFolder(t *testing.T) {
 		assert.Equal(t, exit.Usage, p.Wait())
 		p.RequireOneLine(message)
 	}
+	// What a script's unset variable leaves of a server is no reason to lock on this machine alone.
+	for message, all := range map[string][][]string{
+		"no server: name it": {
+			{"--store", ""}, {"--store-file", ""}, {"--store-user", ""}, {"--store-password-file", ""}, {"--store-ca", ""}, {"--prefix", ""},
+		},
+		"--dir is empty":         {{"--dir", ""}, {"--dir", "", "--store", "redis://127.0.0.1:1"}},
+		"--dir excludes --store": {{"--dir", folder, "--store-file", ""}},
+		"--dir has no server":    {{"--dir", folder, "--store-user", ""}},
+	} {
+		for _, flags := range all {
+			p := commandtest.Start(t, []string{defaultFolder + "=" + folder}, runLock("job", sh("echo ran"), flags...)...)
+			assert.Equal(t, exit.Usage, p.Wait(), flags)
+			p.RequireOneLine(message)
+			assert.Empty(t, p.Stdout.String())
+		}
+	}
 	require.NoError(t, os.Chmod(folder, 0o755)) //nolint:gosec // it is refused
 	p = commandtest.Call(t, nil, runLock("job", sh("true"), "--dir", folder)...)
 	assert.Equal(t, exit.Usage, p.Wait())

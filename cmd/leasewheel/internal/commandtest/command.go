@@ -49,7 +49,7 @@ func Main(m *testing.M, root func() *cobra.Command, inTests, inProcesses func())
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	for _, variable := range []string{"LEASEWHEEL_STORE", "LEASEWHEEL_PREFIX", "LEASEWHEEL_PUBSUB"} {
+	for _, variable := range []string{"LEASEWHEEL_STORE", "LEASEWHEEL_PREFIX", "LEASEWHEEL_PUBSUB", "TERM"} {
 		os.Unsetenv(variable)
 	}
 	inTests()

@@ -21,27 +21,36 @@ var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.
 
 // folderFlags name the folder of locks between the processes of one machine.
 type folderFlags struct {
-	registered bool
-	path       string
+	path string
+	all  *pflag.FlagSet // nil for a command whose locks need a server
 }
 
 // RegisterFolder registers the flag of commands whose locks need no server.
 func (s *Flags) RegisterFolder(flags *pflag.FlagSet) {
-	s.folder.registered = true
+	s.folder.all = flags
 	flags.StringVar(&s.folder.path, "dir", "", "lock among this user's processes on this machine, in this `folder`, with no server (default without one: /tmp/leasewheel-UID)")
 }
 
-// openFolder returns the locks in a folder. What belongs to a server is refused: its URL may have
-// been left out by mistake.
+// inFolder reports whether the locks are in a folder: it is named, or no server is.
+func (f *folderFlags) inFolder(urls []string) bool {
+	return f.all != nil && (f.all.Changed("dir") || len(urls) == 0)
+}
+
+// openFolder returns the locks in a folder. What belongs to a server is refused, an empty flag too:
+// its URL may have been left out by mistake.
 func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) {
 	_, emptyVariable := os.LookupEnv(URLVariable)
-	named := s.folder.path != ""
+	given, shared := s.folder.all.Changed, false
+	s.folder.all.Visit(func(f *pflag.Flag) { shared = shared || Shared(f) })
+	named := given("dir")
 	switch settings := c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto; {
-	case named && len(s.URLs)+len(s.File) > 0:
+	case named && s.folder.path == "":
+		return nil, errors.New("--dir is empty; accepted is a folder")
+	case named && (given("store") || given("store-file")):
 		return nil, errors.New("--dir excludes --store and --store-file")
-	case named && s.ConnectionFlags != ConnectionFlags{}, named && settings && len(urls) == 0:
+	case named && (shared || settings && len(urls) == 0):
 		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --store-… do not belong to it")
-	case !named && (settings || emptyVariable || len(s.URLs) > 0 || s.ConnectionFlags != ConnectionFlags{}):
+	case !named && (shared || settings || emptyVariable):
 		return nil, errNoServer
 	}
 	path := s.folder.path

@@ -57,9 +57,10 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// passwords finds the credentials in the URLs of servers. Those of a pattern, as in
+// passwords finds the credentials in the URLs of servers: all up to the last "@" of the line, since
+// a password that was not percent-encoded may have blanks and quotes. Those of a pattern, as in
 // etcd://[user:password@]host, are none.
-var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s]\S*@|(password=)[^&\s]+`)
+var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s,…].*@|(password=)[^&\s]+`)
 
 // OneLine returns the visible text of err in one line: joined errors have several. An argument that
 // it quotes may be the URL of a server, in a place where none is accepted.

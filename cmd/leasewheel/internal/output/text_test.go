@@ -17,16 +17,18 @@ func TestOneLine(t *testing.T) {
 	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
 }
 
-// A line has no password of a URL, and all else of it.
+// A line has no password of a URL, also of one that is none: with a blank, or a quote, in it.
 func TestOneLineHasNoPassword(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"open redis://shop:s@ecret@cache:6379/1: no file":           "open redis://…cache:6379/1: no file",
-		"got [\"rediss-cluster://:s\\\"ecret@a\" \"b@c\"]":          "got [\"rediss-cluster://…a\" \"b@c\"]",
+		"got [\"rediss-cluster://:s\\\"ecret@a\" \"b@c\"]":          "got [\"rediss-cluster://…c\"]",
+		"unknown command \"redis://:my s@ cret@cache:6379\" (see":   "unknown command \"redis://…cache:6379\" (see",
+		"open redis://:my secret@cache: no file":                    "open redis://…cache: no file",
 		"postgresql:///db?host=h&password=secret&sslmode=disable x": "postgresql:///db?host=h&password=…&sslmode=disable x",
 		"accepted is etcd://[user[:password]@]host[:port]":          "accepted is etcd://[user[:password]@]host[:port]",
 		"use redis:// instead of rediss://, or mail me@here":        "use redis:// instead of rediss://, or mail me@here",
-		"redis://cache:6379 and http://me@here":                     "redis://cache:6379 and http://me@here",
+		"redis://cache:6379 and http://me@here":                     "redis://…here",
 	} {
 		assert.Equal(t, want, OneLine(errors.New(text)))
 	}

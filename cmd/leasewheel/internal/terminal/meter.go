@@ -86,8 +86,8 @@ func (m *Meter) fitting() string {
 	return line
 }
 
-// Is reports whether a file is a terminal.
-func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+// Is reports whether a file is a terminal that takes control sequences, which TERM=dumb does not.
+func Is(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
 
 // Columns returns the width of a file that is a terminal, 0 of any other.
 func Columns(f *os.File) int {

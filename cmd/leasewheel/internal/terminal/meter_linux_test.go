@@ -17,6 +17,7 @@ import (
 // On a terminal the meter repaints one line, never wider than the terminal; notes stay
 // above it, and the line is cleared at the end.
 func TestMeterOnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
 	master, slave := commandtest.OpenTerminal(t)
 	defer master.Close()
 	require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 20}))
@@ -43,6 +44,17 @@ func TestMeterOnATerminal(t *testing.T) {
 	assert.Contains(t, text, line+ClearLine)
 	assert.NotContains(t, text, "wide wide wide wi")
 	assert.True(t, strings.HasSuffix(text, ClearLine), "%q", text)
+}
+
+// A terminal that cannot move its cursor, as Emacs' shell, is none that a line is repainted on.
+func TestDumbTerminal(t *testing.T) {
+	master, slave := commandtest.OpenTerminal(t)
+	defer master.Close()
+	defer slave.Close()
+	for name, want := range map[string]bool{"xterm": true, "": true, "dumb": false} {
+		t.Setenv("TERM", name)
+		assert.Equal(t, want, Is(slave), name)
+	}
 }
 
 func TestMeterElsewhere(t *testing.T) {
