@@ -136,8 +136,8 @@ package redisstore
 //
 // Renewals on Redis: kind.go Store.Renew(), internal/transport/renewal.go,
 // internal/lua/renew.lua, internal/lua/fence_life.lua.
-// Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go.
-// Planted: 01, 02, 207, 231.
+// Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
+// Planted: 01, 02, 207, 209, 231.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.runReplicated(),
 // internal/transport/call.go Script.Granting.

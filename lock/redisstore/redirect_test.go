@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // former is a master that no longer serves any slot: it replies MOVED to each script.
@@ -143,5 +145,58 @@ func TestRedirectIsNoProofThatNothingWasDone(t *testing.T) {
 		held := admin.Exists(t.Context(), fmt.Sprintf("{t}%d", i)).Val() == 1
 		require.True(t, held)
 		assert.NotErrorIs(t, err, driver.ErrNotDone)
+	}
+}
+
+// go-redis follows the redirect of one command of a pipeline, and gives the others its error if the
+// new node does not answer. Those that have their reply keep it.
+func TestMuteTargetOfARedirectCostsNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	_, admin := startServer(t)
+	var moved atomic.Bool
+	address := startProxy(t, func(command []string) (*redis.Client, string) {
+		if moved.Load() && strings.HasPrefix(command[0], "eval") && command[3] == "{b}" {
+			return nil, "MOVED 0 b:1"
+		}
+		return admin, ""
+	})
+	asked := make(chan struct{}, 100)
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRedirects: 3,
+		DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "a:1"}}}}, nil
+		},
+		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			if addr == "a:1" {
+				return new(net.Dialer).DialContext(ctx, "tcp", address)
+			}
+			asked <- struct{}{}
+			<-t.Context().Done() // go-redis dials on for later requests
+			return nil, net.ErrClosed
+		},
+	})
+	t.Cleanup(func() { client.Close() })
+	store := open(t, client)
+	holds := []*driver.Hold{mutexOf("{a}", 1), mutexOf("{b}", 1), mutexOf("{c}", 1)}
+	for _, h := range holds {
+		require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+	}
+	for _, item := range renewItems(t.Context(), store, holds...) {
+		require.Equal(t, renewal.Renewed, item.Outcome, "%v", item.Err)
+	}
+	moved.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	items := make(chan []renewal.Item, 1)
+	go func() { items <- renewItems(ctx, store, holds...) }()
+	<-asked
+	cancel()
+	for i, item := range <-items {
+		if i == 1 {
+			assert.ErrorIs(t, item.Err, driver.ErrUnavailable)
+		} else {
+			assert.Equal(t, renewal.Renewed, item.Outcome, "%v", item.Err)
+		}
 	}
 }

@@ -36,10 +36,23 @@ var readClock = File("read_clock.lua")
 // distinguished from a first attempt: a release whose reply was lost would return as the
 // release of a lock that is not held. Redirects are still followed, since a redirected
 // command was not run.
-type once struct{ *redis.Cmd }
+type once struct {
+	*redis.Cmd
+	answered *bool // the reply was read
+}
 
 // NoRetry is called by go-redis: it disables the retries of the client.
 func (once) NoRetry() bool { return true }
+
+// SetErr is called by go-redis with nil once the reply was read. A cluster client calls it again, for
+// all commands of a pipeline, if its context ends before the redirect of one of them is followed.
+// Those that have a reply keep it.
+func (o once) SetErr(err error) {
+	if !*o.answered {
+		*o.answered = err == nil
+		o.Cmd.SetErr(err)
+	}
+}
 
 // Call is one run of a script, on the node of its first key.
 type Call struct {
@@ -91,7 +104,7 @@ func (c *Call) command(ctx context.Context, d deadline, bySource bool) once {
 	// Without a step, a cluster client asks random nodes for COMMAND, one after the other and
 	// all requests waiting. A script has one node, so its step has no meaning.
 	cmd.SetStepCount(1)
-	return once{cmd}
+	return once{cmd, new(bool)}
 }
 
 // endless is the deadline of a request that never arrives late.
