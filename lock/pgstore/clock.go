@@ -92,8 +92,9 @@ func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
 	var isolation string
 	var readOnly, nulls bool
+	var hex []byte // pgx reads no bytea in the format escape
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly, &nulls) })
+	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly, &nulls, &hex) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)

@@ -72,34 +72,36 @@ func TestReadOnlyTransactions(t *testing.T) {
 	examine(t, store, "read-only")
 }
 
-// With array_nulls off a literal of an array has texts instead of nulls: the lock would be held by an owner
-// called NULL. Arguments that are sent in binary form are not affected.
-func TestArrayNulls(t *testing.T) {
+// Settings by which texts mean something else than what the store has sent, or reads, are refused at once:
+// with array_nulls off the lock would be held by an owner called NULL. Values in binary form are not affected.
+func TestSettingsOfTexts(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	migrate(t, s, "nulls")
-	for mode, refused := range map[pgx.QueryExecMode]bool{
-		pgx.QueryExecModeSimpleProtocol: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeCacheStatement: false,
-	} {
-		t.Run(mode.String(), func(t *testing.T) {
-			store := open(t, s, pgstore.Config{Schema: "nulls"}, func(c *pgxpool.Config) {
-				c.ConnConfig.DefaultQueryExecMode, c.ConnConfig.RuntimeParams["array_nulls"] = mode, "off"
+	migrate(t, s, "texts")
+	for setting, value := range map[string]string{"array_nulls": "off", "bytea_output": "escape"} {
+		for mode, refused := range map[pgx.QueryExecMode]bool{
+			pgx.QueryExecModeSimpleProtocol: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeCacheStatement: false,
+		} {
+			t.Run(setting+" "+mode.String(), func(t *testing.T) {
+				store := open(t, s, pgstore.Config{Schema: "texts"}, func(c *pgxpool.Config) {
+					c.ConnConfig.DefaultQueryExecMode, c.ConnConfig.RuntimeParams[setting] = mode, value
+				})
+				h := hold(driver.KindFair, "a", "client:1")
+				if refused {
+					_, err := store.Acquire(t.Context(), h)
+					require.ErrorContains(t, err, setting)
+					require.ErrorIs(t, err, driver.ErrNotDone)
+					return
+				}
+				granted(t, store, h)
+				waiter := hold(driver.KindFair, "a", "client:2")
+				waiter.Queue.Keep = time.Minute
+				_, err := store.Acquire(t.Context(), waiter)
+				require.NoError(t, err)
+				released(t, store, h)
+				granted(t, store, waiter)
+				released(t, store, waiter)
 			})
-			h := hold(driver.KindFair, "a", "client:1")
-			if refused {
-				_, err := store.Acquire(t.Context(), h)
-				require.ErrorContains(t, err, "array_nulls")
-				require.ErrorIs(t, err, driver.ErrNotDone)
-				return
-			}
-			granted(t, store, h)
-			waiter := hold(driver.KindFair, "a", "client:2")
-			waiter.Queue.Keep = time.Minute
-			_, err := store.Acquire(t.Context(), waiter)
-			require.NoError(t, err)
-			released(t, store, h)
-			granted(t, store, waiter)
-			released(t, store, waiter)
-		})
+		}
 	}
 }

@@ -73,8 +73,8 @@
 //   - default_pool_size to the connections of a few pools: a request that waits for another one's row
 //     keeps its connection.
 //
-// Transactions must be "read committed", PostgreSQL's default; others are refused. With the modes
-// exec and simple_protocol array_nulls must be on, and with simple_protocol bytea_output hex, as by default.
+// Transactions must be "read committed", PostgreSQL's default; others are refused. So is, with the
+// modes exec and simple_protocol, array_nulls off or bytea_output escape.
 //
 // # On the server
 //
