@@ -53,9 +53,8 @@ type Config struct {
 	// for a lock or another deferred function, with their context, do not count. Default: 64.
 	MaxRunning int
 
-	// Wheel ends leases in time, and wakes waiters to ask again. Its limit on pending timeouts
-	// refuses none of these, nor does its executor. Stop it after the locker: without it leases
-	// are lost, and waiters may wait until their contexts end. Default: a wheel of the locker's own.
+	// Wheel ends leases in time, and wakes waiters to ask again; neither its limit on pending timeouts
+	// nor its executor refuses these. Stopped before the locker, it loses both. Default: the locker's own.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog. Its Wheel, Logger and Package are set by [New].
 	Renewal renewal.Config

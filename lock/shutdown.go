@@ -17,8 +17,7 @@ const packageName = "lock"
 // Shutdown closes the locker gracefully. Waiting and new acquisitions return [ErrClosed]. As
 // long as ctx lives, it waits until every lock is unlocked, every running deferred function
 // has returned, and every abandoned hold is released; leases are renewed meanwhile. Then it
-// closes the locker. A holder that calls it before its Unlock waits for itself, as does a function
-// that the locker has called: a deferred one, [Options.OnLost], an observer's.
+// closes the locker. Called by a holder, a hook or a deferred function, it waits for itself.
 //
 // If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause, and
 // their locks are released within [Config.RequestTimeout], although their holders may still be
@@ -59,9 +58,8 @@ func (l *Locker) leftUnreleased() error {
 // Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as the
 // cause. It does not wait for holders; Shutdown does. Locks stay in the store until their
 // Unlock, which still works, or until their TTL is over. Close takes at most two
-// [Config.RequestTimeout]s; its error matches [ErrNotRepeated] and names released permits of
-// semaphores that are not confirmed, as does that of each Shutdown beside it and after it. The
-// store stays open.
+// [Config.RequestTimeout]s; its error, and that of each Shutdown, matches [ErrNotRepeated] and
+// names released permits of semaphores that are not confirmed. The store stays open.
 func (l *Locker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
 	defer cancel()
