@@ -20,7 +20,7 @@ type acquisition struct {
 	// ctx is the caller's. It bounds the requests, too.
 	ctx context.Context
 	// waitCtx ends with ctx, or earlier at the caller's wait limit. It bounds only the
-	// waiting; a request in flight is always awaited. In a queue it is of the standard library.
+	// waiting; a request on its way is always awaited. In a queue it is of the standard library.
 	waitCtx context.Context
 	// wait is false if the caller does not want to wait at all.
 	wait bool
