@@ -603,24 +603,30 @@ func TestPermitsOutliveTheirCount(t *testing.T) {
 	}
 }
 
-// The permits in use end a little later than their number, being another key. A number that is
-// set in between has all its permits, and keeps those that are granted from then on.
-func TestSetPermitsJustAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t, redistest.Config{}).Client(t)
+// justEnded returns permits whose number has ended, and one that is in use: it ends a little later, being
+// another key.
+func justEnded(t *testing.T, client *redis.Client) (*lock.Permits, *lock.Lease) {
 	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
 	set, err := p.TrySetPermitsFor(t.Context(), 2, time.Hour)
 	require.NoError(t, err)
 	require.True(t, set)
-	_, err = p.One().Lock(t.Context())
+	lease, err := p.One().Lock(t.Context())
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour, client.PTTL(t.Context(), "{seats}:timeout").Val(), float64(time.Minute))
 	require.NoError(t, client.Del(t.Context(), "seats").Err()) // as if the hour were over
+	return p, lease
+}
 
-	_, err = p.One().TryLock(t.Context())
+// A number that is set in between has all its permits, and keeps those that are granted from then on.
+func TestSetPermitsJustAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	p, _ := justEnded(t, client)
+
+	_, err := p.One().TryLock(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NotErrorIs(t, err, lock.ErrForeign)
-	set, err = p.TrySetPermits(t.Context(), 2)
+	set, err := p.TrySetPermits(t.Context(), 2)
 	require.NoError(t, err)
 	require.True(t, set)
 	lease, err := p.Several(2).TryLock(t.Context())
@@ -634,16 +640,10 @@ func TestSetPermitsJustAfterTheEnd(t *testing.T) {
 func TestReleaseJustAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t, redistest.Config{}).Client(t)
-	p := lockerWith(t, client, redisstore.Config{}).Permits("seats")
-	set, err := p.TrySetPermitsFor(t.Context(), 2, time.Hour)
-	require.NoError(t, err)
-	require.True(t, set)
-	lease, err := p.One().Lock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, client.Del(t.Context(), "seats").Err()) // as if the hour were over
+	p, lease := justEnded(t, client)
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.Zero(t, client.Exists(t.Context(), "seats").Val())
-	set, err = p.TrySetPermits(t.Context(), 3)
+	set, err := p.TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
 	require.True(t, set)
 }
