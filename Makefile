@@ -3,7 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 
-BIN := $(CURDIR)/.cache/bin
+# Targets are relative, and recipes quote: the folder of a clone may have blanks in its name.
+BIN := .cache/bin
 LINT := $(BIN)/golangci-lint
 
 # Modules beside the main one: what they require must never enter its go.mod.
@@ -50,7 +51,7 @@ PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TRIAL := $(BIN)/trial
 .PHONY: $(TRIAL)
 $(TRIAL):
-	@go -C .ci/trial build -o $@ .
+	@go -C .ci/trial build -o '$(CURDIR)/$@' .
 
 # The tests of nested modules wait for most of their time: modules are tested beside each other.
 TEST := go test -race -p $(PACKAGES) $(TESTFLAGS) ./...
@@ -59,7 +60,7 @@ TEST := go test -race -p $(PACKAGES) $(TESTFLAGS) ./...
 .PHONY: test
 test: $(if $(word 2,$(TESTED)),$(TRIAL)) ## Run the tests that logic decides, with the race detector; with CI=true those of nested modules too
 	@set -eu; $(WITH_SERVERS); set -x; \
-	$(if $(word 2,$(TESTED)),$(TRIAL) beside $(TESTED) -- )$(TEST)
+	$(if $(word 2,$(TESTED)),./$(TRIAL) beside $(TESTED) -- )$(TEST)
 
 REALTIMES ?= 1
 
@@ -67,14 +68,14 @@ REALTIMES ?= 1
 test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
 	@set -eu; $(WITH_SERVERS); set -x; \
 	for module in $(TESTED); do \
-		(cd $$module && $(TRIAL) real -times $(REALTIMES) $(REALFLAGS) ./...); \
+		(cd $$module && '$(CURDIR)/$(TRIAL)' real -times $(REALTIMES) $(REALFLAGS) ./...); \
 	done
 
 FLAKES ?= 50
 
 .PHONY: flakes
 flakes: $(TRIAL) ## Run what make test runs FLAKES (50) times, shuffled, beside busy loops and a build; list what was red
-	@set -eu; $(WITH_REDIS); set -x; $(TRIAL) flakes -times $(FLAKES) ./...
+	@set -eu; $(WITH_REDIS); set -x; ./$(TRIAL) flakes -times $(FLAKES) ./...
 
 # The packages whose promises a server can break, without the race detector: make test has it.
 SERVERS ?= redis-8 valkey-8 valkey-9
@@ -93,7 +94,7 @@ servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8
 lint: $(LINT) ## Check style, imports and mistakes, and that go.mod is tidy
 	@set -eux; \
 	for module in . $(NESTED); do \
-		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml --build-tags real ./...); \
+		(cd $$module && '$(CURDIR)/$(LINT)' run --config '$(CURDIR)/.golangci.yml' --build-tags real ./...); \
 		go -C $$module fix -tags real -diff ./...; \
 		go -C $$module mod tidy -diff; \
 	done
@@ -104,11 +105,11 @@ platforms: ## Check everything for every system and processor that is promised
 
 .PHONY: house
 house: ## Measure the structure: lines, exported names, references that climb, words; details with HOUSE=package
-	@go -C .ci/house run . $(CURDIR) $(HOUSE)
+	@go -C .ci/house run . '$(CURDIR)' $(HOUSE)
 
 .PHONY: road
 road: ## Print the files and functions that a Lock and an Unlock enter, and how often they return to a file
-	@set -eu; $(WITH_REDIS); go -C .ci/house run . road $(CURDIR) "$$REDIS_SERVER"
+	@set -eu; $(WITH_REDIS); go -C .ci/house run . road '$(CURDIR)' "$$REDIS_SERVER"
 
 .PHONY: cover
 cover: ## Measure which code the tests reach; the report is .cache/cover.html
@@ -155,11 +156,11 @@ SOAK ?= 5m
 .PHONY: interop
 interop: ## Run every version of the other clients against ours, and write what was seen into docs/results/interop.tsv
 	@set -eu; $(WITH_REDIS); set -x; cd bench/peers && go test -tags real -count=1 -timeout 20m ./interop \
-		-versions all -soak $(SOAK) -record $(CURDIR)/docs/results/interop.tsv
+		-versions all -soak $(SOAK) -record '$(CURDIR)/docs/results/interop.tsv'
 
 .PHONY: vuln
 vuln: $(LINT) ## Look up known vulnerabilities in what we use; asks vuln.go.dev
-	@set -eux; for module in . $(SHIPPED); do (cd $$module && $(BIN)/govulncheck ./...); done
+	@set -eux; for module in . $(SHIPPED); do (cd $$module && '$(CURDIR)/$(BIN)/govulncheck' ./...); done
 
 .PHONY: man
 man: ## Write the man pages into docs/man from the commands' help
@@ -196,7 +197,7 @@ tools: $(LINT) ## Build the pinned development tools into .cache/bin
 
 # One build for all of them: go install knows what is pinned there.
 $(LINT): .ci/tools/go.mod .ci/tools/go.sum
-	cd .ci/tools && GOBIN=$(BIN) go install tool
+	cd .ci/tools && GOBIN='$(CURDIR)/$(BIN)' go install tool
 	@touch $@
 
 .PHONY: redis
