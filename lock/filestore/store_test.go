@@ -498,7 +498,8 @@ func TestFoldersThatAreRefused(t *testing.T) {
 		assert.Zero(t, stat.Mode().Perm()&0o077, path)
 	}
 	require.NoError(t, os.Symlink(good, filepath.Join(parent, "link")))
-	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused
+	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o700))
+	require.NoError(t, os.Chmod(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused; the umask may be stricter
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
 	for name, message := range map[string]string{"link": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
 		_, err := New(filepath.Join(parent, name))

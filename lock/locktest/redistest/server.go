@@ -176,14 +176,14 @@ func (s *Server) redisConf() string {
 	lines := []string{
 		fmt.Sprintf("port %d", port),
 		"bind 127.0.0.1",
-		"unixsocket " + s.path("socket"),
+		"unixsocket " + strconv.Quote(s.path("socket")),
 		"unixsocketperm 700",
-		"dir " + s.dir,
+		"dir " + strconv.Quote(s.dir),
 	}
 	if s.config.TLS {
 		authority, certificate, key := s.certificateFiles()
 		lines = append(lines, fmt.Sprintf("tls-port %d", tlsPort), "tls-auth-clients optional",
-			"tls-ca-cert-file "+authority, "tls-cert-file "+certificate, "tls-key-file "+key)
+			"tls-ca-cert-file "+strconv.Quote(authority), "tls-cert-file "+strconv.Quote(certificate), "tls-key-file "+strconv.Quote(key))
 	}
 	if s.config.Password != "" {
 		password := strconv.Quote(s.config.Password)
