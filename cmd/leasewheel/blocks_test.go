@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -195,7 +196,7 @@ func runsInAnEmptyModule(output string) func(t *testing.T, b block) {
 		sums, err := os.ReadFile(filepath.Join(moduleDir(t), "go.sum"))
 		require.NoError(t, err)
 		for name, text := range map[string]string{
-			"go.mod":  "module shop\n\ngo 1.26\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + moduleDir(t) + "\n",
+			"go.mod":  "module shop\n\ngo 1.26\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + strconv.Quote(moduleDir(t)) + "\n",
 			"go.sum":  string(sums),
 			"main.go": b.text(),
 		} {

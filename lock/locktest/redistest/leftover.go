@@ -19,7 +19,11 @@ type leftovers struct {
 // watchLeftovers must be called before the tests.
 func watchLeftovers() leftovers {
 	l := leftovers{sockets: openSockets()}
-	folder, err := os.MkdirTemp("", "test-") // short, since sockets' paths have 108 bytes at most
+	parent := os.TempDir()
+	if strings.ContainsAny(parent, " \t'") { // lines of shell and LD_PRELOAD have the paths of files
+		parent = "/tmp"
+	}
+	folder, err := os.MkdirTemp(parent, "test-") // short, since sockets' paths have 108 bytes at most
 	if err != nil {
 		return l // the tests will say so
 	}

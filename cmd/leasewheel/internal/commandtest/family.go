@@ -26,7 +26,7 @@ func PrivateFile(t *testing.T, text string) string {
 // processes that it starts to the file, and then does something.
 func FamilyLine(file, then string) string {
 	return "{ echo $$; sleep 1000 >/dev/null 2>&1 & echo $!; (trap '' TERM HUP INT; sleep 1000) >/dev/null 2>&1 & echo $!; } >" +
-		"'" + file + ".new'; mv '" + file + ".new' '" + file + "'; " + then
+		file + ".new; mv " + file + ".new " + file + "; " + then
 }
 
 // FamilyPIDs waits for the file of a FamilyLine.

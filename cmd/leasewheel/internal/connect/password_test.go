@@ -71,7 +71,7 @@ func TestPasswordCommandRunsAreShared(t *testing.T) {
 	dir := t.TempDir()
 	runs, gate := filepath.Join(dir, "runs"), filepath.Join(dir, "gate")
 	command := &passwordCommand{
-		line:  "echo >>'" + runs + "'; while ! [ -e '" + gate + "' ]; do sleep 0.01; done; wc -l <'" + runs + "' | tr -d ' '",
+		line:  "echo >>" + runs + "; while ! [ -e " + gate + " ]; do sleep 0.01; done; wc -l <" + runs + " | tr -d ' '",
 		limit: time.Minute,
 	}
 	count := func() int {
