@@ -220,3 +220,20 @@ func TestLossOfAMajorityIsReported(t *testing.T) {
 		require.Zero(t, f.keys(t, 0, 1, 2, 3, 4))
 	})
 }
+
+// A waiter outlasts an outage of the nodes that its lock's holder has, although another node has
+// failed for good.
+func TestWaitsPastAnOutageBesideABrokenNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		behave(all, []behaviour{refuses, refuses, broken})
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: time.Minute})
+		time.AfterFunc(time.Second, func() { all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} }) })
+		time.AfterFunc(time.Hour, func() { all[1].set(nil) })
+		begin := time.Now()
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begin), time.Hour)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
