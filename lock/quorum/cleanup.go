@@ -43,7 +43,7 @@ type backlog struct {
 	*cleanup
 	group string
 
-	leftovers []leftover    // guarded by cleanup.mu
+	leftovers []leftover    // guarded by cleanup.mu; one of each hold
 	changed   chan struct{} // has room for one; sent to when leftovers grows
 }
 
@@ -103,7 +103,8 @@ func cleanupPause(try int) time.Duration {
 	return backoff.Pause(try, 20*time.Millisecond, 640*time.Millisecond)
 }
 
-// put adds a leftover to the backlog of its group. The first one starts run.
+// put adds a leftover to the backlog of its group, or to what that has of its hold. The first
+// one starts run.
 func (c *cleanup) put(o leftover) {
 	group := c.node.Group(o.hold.Name, o.hold.Kind)
 	c.mu.Lock()
@@ -113,6 +114,13 @@ func (c *cleanup) put(o leftover) {
 		b = &backlog{cleanup: c, group: group, changed: make(chan struct{}, 1)}
 		c.groups[group] = b
 		c.store.work.Go(b.run)
+	}
+	same := func(other leftover) bool { return keyOf(&other.hold) == keyOf(&o.hold) }
+	if i := slices.IndexFunc(b.leftovers, same); i >= 0 { // its caller has released it again
+		if known := &b.leftovers[i]; o.final.After(known.final) {
+			known.final = o.final
+		}
+		return
 	}
 	if len(b.leftovers) >= mostLeftovers {
 		return
