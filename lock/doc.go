@@ -96,7 +96,7 @@ package lock
 // Tests: lock/internal/backoff/backoff_test.go.
 //
 // Retries elsewhere: renewal/batch.go Watchdog.retry(), renewal/group.go
-// lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.pace();
+// lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.run();
 // lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
 // lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/call.go

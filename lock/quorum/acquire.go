@@ -79,8 +79,6 @@ type attempt struct {
 	hold     nodeHold
 	asked    time.Time // before the first node was asked
 	by       time.Time // the deadline of the acquisition, and of its requests
-	replies  <-chan reply[ballot]
-	late     int // replies that are still to come
 	answer   driver.Answer
 	err      error // why a majority's grants are not valid
 	outcomes *outcomes
@@ -93,7 +91,7 @@ type attempt struct {
 func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
 	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), by: by, outcomes: f}
 	proposed := s.propose(a.asked)
-	a.replies = poll(ctx, s, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	a.ask(ctx, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		hold := a.hold.at(n)
 		answer, err := n.acquire(ctx, hold, proposed, a.asked)
 		if err == nil && answer.Verdict == driver.Granted {
@@ -105,9 +103,9 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 		}
 		return b, err
 	})
-	a.late = a.gather(ctx, a.replies, a.decided)
+	a.gather(ctx, a.decided)
 	if !a.won() && !a.contended() { // an error lists the votes of all nodes
-		a.late = a.linger(ctx, a.late, a.replies)
+		a.linger(ctx)
 	}
 	if !a.won() { // the votes that ctx's end interrupted may have made a majority since
 		return a
@@ -168,14 +166,14 @@ func (a *attempt) decided() bool {
 	case a.contended():
 		return a.lost() || !a.expected()
 	default:
-		return a.lost() && a.answered()+a.count(Silent) < a.majority
+		return a.lost() && a.answered()+a.count(Silent) < a.store.majority
 	}
 }
 
 // contended reports whether other owners at some of the nodes have prevented the grant: a majority
 // has answered, or so many have refused that there is none. Of an even number, half is enough.
 func (a *attempt) contended() bool {
-	return !a.won() && a.count(Refused)+a.count(NotHeld) > 0 && (a.answered() >= a.majority || a.blocked(Refused, NotHeld))
+	return !a.won() && a.count(Refused)+a.count(NotHeld) > 0 && (a.answered() >= a.store.majority || a.blocked(Refused, NotHeld))
 }
 
 // granted reports whether the owner has the lock.
@@ -237,8 +235,8 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 // how many nodes have to be free again, are recorded then.
 func (s *Store) abandon(a *attempt, last bool) {
 	hold, by, asked := a.hold, a.by, a.asked
-	missing := a.majority
-	s.each(a.votes, a.late, a.replies, func(n *node, b ballot) {
+	missing := s.majority
+	a.each(func(n *node, b ballot) {
 		given := hold.none(n)
 		if b.said == Done && missing > 1 {
 			missing--

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
-// mostLeftovers is how many leftovers one group of a node may have; beyond it the oldest is
-// left to its TTL.
+// mostLeftovers is how many leftovers one group of a node may have; beyond it, further ones
+// are left to their TTL.
 const mostLeftovers = 10_000
 
 // leftover is a hold that a node may have although no caller wants it.
@@ -42,13 +43,8 @@ type backlog struct {
 	*cleanup
 	group string
 
-	leftovers []leftover    // guarded by cleanup.mu; in the order of arrival
+	leftovers []leftover    // guarded by cleanup.mu; one of each hold
 	changed   chan struct{} // has room for one; sent to when leftovers grows
-
-	// failures counts the requests without an answer since the last one with an answer.
-	// No request is sent before notBefore. Only run's goroutine uses both.
-	failures  int
-	notBefore time.Time
 }
 
 func (c *cleanup) init(s *Store, n *node) {
@@ -56,19 +52,11 @@ func (c *cleanup) init(s *Store, n *node) {
 	c.groups = make(map[string]*backlog)
 }
 
-func newBacklog(c *cleanup, group string) *backlog {
-	return &backlog{cleanup: c, group: group, changed: make(chan struct{}, 1)}
-}
-
 // end releases a hold, in the background: now, and again at final unless that is zero.
 // The caller is counted in the store's work.
 func (c *cleanup) end(h *driver.Hold, final time.Time) {
 	o := leftover{hold: *h, final: final}
-	c.store.work.Go(func() {
-		if confirmed, _ := c.release(&o); !confirmed {
-			c.put(o)
-		}
-	})
+	c.store.work.Go(func() { _ = c.release(&o) })
 }
 
 // follow schedules another release of a hold whose release the node did not answer.
@@ -81,16 +69,11 @@ func (c *cleanup) check(h *driver.Hold, final time.Time) {
 	c.put(leftover{hold: *h, final: final, due: final})
 }
 
-// release sends the release of the hold once. It reports whether the release was final,
-// and otherwise sets when the next is due. err is the node's.
-func (c *cleanup) release(o *leftover) (confirmed bool, err error) {
+// release sends the release of the hold once, and schedules the next unless it was final. The
+// error is the node's.
+func (c *cleanup) release(o *leftover) error {
 	sent := time.Now()
-	ctx, cancel := c.store.bound(context.Background(), c.node, sent.Add(c.store.limit(o.hold.TTL)))
-	defer cancel()
-	held, err := c.node.Release(ctx, &o.hold)
-	if err == nil && !held {
-		c.store.listeners.notHeld(o.hold.Name, o.hold.Owner, c.node)
-	}
+	err := c.send(o, sent.Add(c.store.limit(o.hold.TTL)))
 	switch {
 	case err != nil:
 		o.due = time.Now().Add(cleanupPause(o.try))
@@ -98,9 +81,21 @@ func (c *cleanup) release(o *leftover) (confirmed bool, err error) {
 	case sent.Before(o.final):
 		o.due, o.try = o.final, 0
 	default:
-		confirmed = true
+		return nil
 	}
-	return confirmed, err
+	c.put(*o)
+	return err
+}
+
+// send sends the release of the hold, to be answered by an instant.
+func (c *cleanup) send(o *leftover, by time.Time) error {
+	return c.node.request(c.store, by, func(ctx context.Context) error {
+		held, err := c.node.Release(ctx, &o.hold)
+		if err == nil && !held {
+			c.store.listeners.notHeld(o.hold.Name, o.hold.Owner, c.node)
+		}
+		return err
+	})
 }
 
 // cleanupPause is the pause after a failed request.
@@ -108,19 +103,27 @@ func cleanupPause(try int) time.Duration {
 	return backoff.Pause(try, 20*time.Millisecond, 640*time.Millisecond)
 }
 
-// put adds a leftover to the backlog of its group. The first one starts run.
+// put adds a leftover to the backlog of its group, or to what that has of its hold. The first
+// one starts run.
 func (c *cleanup) put(o leftover) {
 	group := c.node.Group(o.hold.Name, o.hold.Kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.groups[group]
 	if b == nil {
-		b = newBacklog(c, group)
+		b = &backlog{cleanup: c, group: group, changed: make(chan struct{}, 1)}
 		c.groups[group] = b
 		c.store.work.Go(b.run)
 	}
+	same := func(other leftover) bool { return keyOf(&other.hold) == keyOf(&o.hold) }
+	if i := slices.IndexFunc(b.leftovers, same); i >= 0 { // its caller has released it again
+		if known := &b.leftovers[i]; o.final.After(known.final) {
+			known.final = o.final
+		}
+		return
+	}
 	if len(b.leftovers) >= mostLeftovers {
-		b.leftovers = b.leftovers[1:]
+		return
 	}
 	b.leftovers = append(b.leftovers, o)
 	select {
@@ -129,93 +132,53 @@ func (c *cleanup) put(o leftover) {
 	}
 }
 
-// run releases leftovers until there are none. When the store closes, it releases each
-// once more, all of them within a node's time, and leaves the rest to their TTL.
+// run releases leftovers until there are none. A group that does not answer is given pauses: each of
+// many leftovers would otherwise have a pause of its own. When the store closes, run releases
+// each leftover once more.
 func (w *backlog) run() {
-	for {
-		due, any := w.earliest()
-		if !any {
+	for failures := 0; ; {
+		o, due := w.next(time.Now())
+		open := true
+		switch {
+		case o != nil && !errors.Is(w.release(o), driver.ErrUnavailable):
+			failures = 0
+		case o != nil:
+			open = w.store.sleep(context.Background(), cleanupPause(failures))
+			failures++
+		case due.IsZero():
+			return
+		default:
+			open = w.await(due)
+		}
+		if !open {
+			w.releaseLast(time.Now().Add(w.store.config.NodeTimeout))
 			return
 		}
-		if w.notBefore.After(due) {
-			due = w.notBefore
-		}
-		if !w.await(due) {
-			w.releaseLast()
-			return
-		}
-		if time.Now().Before(due) {
-			continue // a new leftover may be due earlier
-		}
-		o, ok := w.take()
-		if !ok {
-			continue
-		}
-		confirmed, err := w.release(&o)
-		if !confirmed {
-			w.put(o)
-		}
-		w.pace(err)
 	}
 }
 
-// pace pauses the requests to a group that does not answer: each of many leftovers would
-// otherwise have a pause of its own.
-func (w *backlog) pace(err error) {
-	if !errors.Is(err, driver.ErrUnavailable) {
-		w.failures, w.notBefore = 0, time.Time{}
-		return
-	}
-	w.notBefore = time.Now().Add(cleanupPause(w.failures))
-	w.failures++
-}
-
-// ended drops the backlog if it has no leftovers: then run ends, and the next leftover starts
-// another one. The caller holds mu.
-func (w *backlog) ended() bool {
-	if len(w.leftovers) > 0 {
-		return false
-	}
-	delete(w.groups, w.group)
-	return true
-}
-
-// earliest returns when the next leftover is due. Without one, run ends.
-func (w *backlog) earliest() (due time.Time, any bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended() {
-		return time.Time{}, false
-	}
-	return w.leftovers[w.first()].due, true
-}
-
-// take removes the leftover that is due first.
-func (w *backlog) take() (o leftover, ok bool) {
+// next removes and returns the leftover that is due first, if it is due by an instant, or if that is
+// zero; due is when it is. Without leftovers due is zero and the backlog is dropped: then run ends,
+// and the next leftover starts another one.
+func (w *backlog) next(by time.Time) (o *leftover, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.leftovers) == 0 {
-		return leftover{}, false
+		delete(w.groups, w.group)
+		return nil, time.Time{}
 	}
-	return w.remove(w.first()), true
-}
-
-// remove removes a leftover. The caller holds mu.
-func (w *backlog) remove(i int) leftover {
-	o := w.leftovers[i]
-	w.leftovers = append(w.leftovers[:i], w.leftovers[i+1:]...)
-	return o
-}
-
-// first returns the index of the leftover that is due first. There are leftovers, and the
-// caller holds mu.
-func (w *backlog) first() (first int) {
+	first := 0
 	for i := range w.leftovers {
 		if w.leftovers[i].due.Before(w.leftovers[first].due) {
 			first = i
 		}
 	}
-	return first
+	left := w.leftovers[first]
+	if !by.IsZero() && left.due.After(by) {
+		return nil, left.due
+	}
+	w.leftovers = slices.Delete(w.leftovers, first, first+1)
+	return &left, left.due
 }
 
 // await waits until due, or until a leftover is added, and reports whether the store is
@@ -233,26 +196,13 @@ func (w *backlog) await(due time.Time) bool {
 	}
 }
 
-// releaseLast sends each leftover's last release.
-func (w *backlog) releaseLast() {
-	ctx, cancel := w.store.bound(context.Background(), w.node, time.Now().Add(w.store.config.NodeTimeout))
-	defer cancel()
-	for {
-		o, ok := w.takeLast(ctx)
-		if !ok {
+// releaseLast sends each leftover's last release, until by or until the node leaves one unanswered.
+// The rest, and later ones, are left to their TTL.
+func (w *backlog) releaseLast(by time.Time) {
+	for time.Now().Before(by) {
+		o, _ := w.next(time.Time{})
+		if o == nil || errors.Is(w.send(o, by), driver.ErrUnavailable) {
 			return
 		}
-		_, _ = w.node.Release(ctx, &o.hold)
 	}
-}
-
-// takeLast removes a leftover for its last release. Without one run ends. After the end of ctx
-// it ends, too: the rest are left to their TTL, and so are later ones.
-func (w *backlog) takeLast(ctx context.Context) (o leftover, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended() || ctx.Err() != nil {
-		return leftover{}, false
-	}
-	return w.remove(w.first()), true
 }

@@ -29,26 +29,22 @@ func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	c.init(s, n)
 	s.shut()
 	backlogOf := func(left ...leftover) *backlog {
-		b := newBacklog(c, "")
-		b.leftovers = left
+		b := &backlog{cleanup: c, changed: make(chan struct{}, 1), leftovers: left}
 		c.groups[""] = b
 		return b
 	}
 	b := backlogOf(leftover{})
-	_, ok := b.takeLast(t.Context())
-	require.True(t, ok)
-	_, ok = b.takeLast(t.Context())
-	require.False(t, ok)
+	o, _ := b.next(time.Time{})
+	require.NotNil(t, o)
+	o, _ = b.next(time.Time{})
+	require.Nil(t, o)
 	c.put(leftover{})
 	s.work.Wait()
 	require.Empty(t, c.groups)
 
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
 	b = backlogOf(leftover{})
-	_, ok = b.takeLast(over)
-	require.False(t, ok)
-	c.put(leftover{})
+	b.releaseLast(time.Now())
+	c.put(leftover{hold: driver.Hold{Name: "another"}})
 	s.work.Wait()
 	require.Len(t, b.leftovers, 2, "they are left to their TTL")
 }

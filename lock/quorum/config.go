@@ -44,8 +44,8 @@ func (c Config) withDefaults() Config {
 func (c Config) validate(stores []driver.Store) error {
 	n := len(stores)
 	switch {
-	case c.NodeTimeout < 0:
-		return fmt.Errorf("quorum: NodeTimeout %v is negative; accepted are positive durations, 0 for %v", c.NodeTimeout, DefaultNodeTimeout)
+	case c.NodeTimeout < 0 || c.NodeTimeout > driver.MaxTTL:
+		return fmt.Errorf("quorum: NodeTimeout %v is outside 0 … %v; 0 is %v", c.NodeTimeout, driver.MaxTTL, DefaultNodeTimeout)
 	case n < 3 && !(c.Move && n == 2):
 		return fmt.Errorf("quorum: %d stores tolerate no failure; accepted are 3 and more, and 2 with Move; use a single store directly", n)
 	case n%2 == 0 && !c.Move:

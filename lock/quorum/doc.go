@@ -105,9 +105,9 @@ package quorum
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go.
-// Tests: votes_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go.
-// Planted: 30, 31, 64, 225, 226, 232, 233.
+// Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go, errors.go.
+// Tests: votes_test.go, faults_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go.
+// Planted: 30, 31, 64, 212, 225, 226, 232, 233.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.
@@ -115,7 +115,7 @@ package quorum
 //
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.
-// Planted: 32, 33, 62, 88, 219.
+// Planted: 32, 33, 62, 88, 213, 219.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go.

@@ -64,8 +64,8 @@ func (v Vote) String() string {
 // vote of each. Refusals are no error if a majority has answered: then the answer is
 // [driver.Refused].
 //
-// It matches [driver.ErrUnavailable] if the nodes that failed for a transient reason would
-// have made a majority with those that carried it out. It matches [driver.ErrNotDone] if
+// It matches [driver.ErrUnavailable] unless the nodes that failed for a lasting reason, or those
+// where other owners hold the lock, exclude a majority. It matches [driver.ErrNotDone] if
 // certainly no node has done anything. It also matches everything that a node's error
 // matches, and errors.As finds the nodes' errors in it.
 type Error struct {
@@ -124,14 +124,18 @@ func (e *Error) some(matches func(error) bool) bool {
 	return false
 }
 
+// mayPass reports whether neither lasting failures alone nor other owners alone exclude a majority.
 func (e *Error) mayPass() bool {
-	possible := 0
+	lasting, against := 0, 0
 	for _, v := range e.Votes {
-		if v.Said == Done || v.Said == Silent || v.Said == Failed && errors.Is(v.Err, driver.ErrUnavailable) {
-			possible++
+		switch {
+		case v.Said == Refused || v.Said == NotHeld:
+			against++
+		case v.Said == Failed && !errors.Is(v.Err, driver.ErrUnavailable):
+			lasting++
 		}
 	}
-	return possible >= e.Majority
+	return max(lasting, against) <= len(e.Votes)-e.Majority
 }
 
 func (e *Error) nothingDone() bool {

@@ -41,6 +41,7 @@ type mishap struct {
 	lost        bool          // it never arrives
 	mute        bool          // its reply never does
 	err         error         // it is refused
+	panics      bool          // the client does
 	returning   func()        // called as its reply returns; nil: nothing is
 }
 
@@ -62,6 +63,9 @@ func (b *booth) carry(ctx context.Context, request string, h *driver.Hold, serve
 		m = b.way(request, h)
 	}
 	b.mu.Unlock()
+	if m.panics {
+		panic("oops")
+	}
 	if m.err != nil {
 		return m.err
 	}

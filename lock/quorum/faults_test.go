@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // locker returns a locker on store, which ends with t.
@@ -218,5 +219,73 @@ func TestLossOfAMajorityIsReported(t *testing.T) {
 		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
 		pass(5 * time.Second)
 		require.Zero(t, f.keys(t, 0, 1, 2, 3, 4))
+	})
+}
+
+// A waiter outlasts an outage of the nodes that its lock's holder has, although another node has
+// failed for good.
+func TestWaitsPastAnOutageBesideABrokenNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		behave(all, []behaviour{refuses, refuses, broken})
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: time.Minute})
+		time.AfterFunc(time.Second, func() { all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} }) })
+		time.AfterFunc(time.Hour, func() { all[1].set(nil) })
+		begin := time.Now()
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begin), time.Hour)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A store that panics, as by a user's hook, is a node that has failed: in requests of a caller, and
+// in those of the background.
+func TestNodeThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		panics := func(string, *driver.Hold) mishap { return mishap{panics: true} }
+		h := hold("me:1")
+		renew := func() {
+			items := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+			store.Renew(t.Context(), items)
+			require.Equal(t, renewal.Renewed, items[0].Outcome, "%v", items[0].Err)
+			synctest.Wait()
+		}
+		all[2].set(panics)
+		sub, err := store.Subscribe(t.Context(), h, func(driver.Notice) {})
+		require.NoError(t, err)
+		defer sub.Close()
+		require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "me"}, ttl))
+		answer, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, driver.Granted, answer.Verdict)
+		renew()
+		all[2].set(func(request string, _ *driver.Hold) mishap { return mishap{panics: request == "acquire"} })
+		renew() // it is not restored
+		all[2].set(nil)
+		renew()
+		require.Equal(t, 3, holders(all, "a"))
+		all[2].set(panics)
+		h.Count = 0
+		held, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.True(t, held)
+		pass(ttl / 2)
+		require.Equal(t, 1, holders(all, "a"))
+		all[2].set(nil)
+		pass(time.Second)
+		require.Zero(t, holders(all, "a"))
+
+		all[0].set(panics)
+		all[1].set(panics)
+		_, err = store.Acquire(t.Context(), hold("me:2"))
+		require.ErrorContains(t, err, "node 1: quorum: the store panicked: oops")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		pass(ttl)
+		all[0].set(nil)
+		all[1].set(nil)
+		pass(time.Second)
 	})
 }

@@ -40,14 +40,11 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 	if v.won() {
 		return nil
 	}
-	replies := poll(ctx, s, a.by, behind, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, a.by, behind, func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.fencer.Fence(ctx, a.hold.at(n), a.answer.Token)
-		if held {
-			return ballot{said: Done}, err
-		}
-		return ballot{said: NotHeld}, err
+		return heldBallot(held), err
 	})
-	v.gather(ctx, replies, v.settled)
+	v.gather(ctx, v.settled)
 	if !v.won() {
 		return v.failure(context.Cause(ctx))
 	}

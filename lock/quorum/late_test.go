@@ -167,3 +167,36 @@ func held(all []*booth, names []string) (n int) {
 	}
 	return n
 }
+
+// A release that its caller repeats during an outage is one leftover at each node: it takes no place
+// of another's, and a node that is back gets it once.
+func TestRepeatedReleaseIsOneLeftover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		h.TTL = time.Hour
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		synctest.Wait()
+		for _, b := range all[1:] {
+			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		}
+		h.Count = 0
+		for range 100 {
+			_, err := store.Release(t.Context(), h)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		}
+		synctest.Wait()
+		releases := 0
+		for _, b := range all[1:] {
+			b.set(func(string, *driver.Hold) mishap {
+				releases++
+				return mishap{}
+			})
+		}
+		pass(10 * time.Second)
+		require.Zero(t, holders(all, "a"))
+		require.Equal(t, 2, releases)
+	})
+}

@@ -2,8 +2,15 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
+
+// poll is a request to several nodes at once, with one reply from each.
+type poll[T any] struct {
+	replies chan reply[T] // has room for all, so late replies need no reader
+	late    int           // replies that are still to come
+}
 
 // reply is one node's reply to a request.
 type reply[T any] struct {
@@ -20,26 +27,62 @@ func bounded(ctx context.Context, by time.Time) time.Time {
 	return by
 }
 
-// poll sends a request to all given nodes at once, and returns the channel of their
-// replies: one from each, by the given instant. The channel has room for all, so late
-// replies need no reader. The requests keep ctx's values but not its cancellation: only
-// the reply reveals the outcome of a request that was sent.
-func poll[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
+// ask sends a request to all given nodes, which have until by for their replies. The
+// requests keep ctx's values but not its cancellation: only the reply reveals the outcome
+// of a request that was sent. A node that panics has failed, as one that does not answer.
+func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	request func(context.Context, *node) (T, error),
-) <-chan reply[T] {
-	replies := make(chan reply[T], len(nodes))
+) *poll[T] {
+	p := &poll[T]{make(chan reply[T], len(nodes)), len(nodes)}
 	ctx = context.WithoutCancel(ctx)
 	for _, n := range nodes {
 		s.work.Go(func() {
 			bounded, cancel := s.bound(ctx, n, by)
 			defer cancel()
 			r := reply[T]{node: n, err: errNoAnswer} // remains after the store's runtime.Goexit
-			defer func() { replies <- r }()
+			defer func() {
+				if value := recover(); value != nil {
+					r.err = fmt.Errorf("quorum: the store panicked: %v", value)
+				}
+				p.replies <- r
+			}()
 			r.value, r.err = request(bounded, n)
 			if r.err == nil || bounded.Err() != nil {
 				n.mute.Store(r.err != nil)
 			}
 		})
 	}
-	return replies
+	return p
+}
+
+// request sends a request of the store itself to one node, and returns its error.
+func (n *node) request(s *Store, by time.Time, request func(context.Context) error) error {
+	return (<-ask(context.Background(), s, by, []*node{n}, func(ctx context.Context, _ *node) (struct{}, error) {
+		return struct{}{}, request(ctx)
+	}).replies).err
+}
+
+// gather passes replies to record as they come, until decided returns true or ctx ends.
+func (p *poll[T]) gather(ctx context.Context, record func(reply[T]), decided func() bool) {
+	for p.late > 0 && !decided() {
+		select {
+		case r := <-p.replies:
+			p.late--
+			record(r)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rest passes the late replies to record, in the background.
+func (p *poll[T]) rest(s *Store, record func(reply[T])) {
+	if p.late == 0 {
+		return
+	}
+	s.work.Go(func() {
+		for range p.late {
+			record(<-p.replies)
+		}
+	})
 }

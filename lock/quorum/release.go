@@ -29,21 +29,18 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	sent := time.Now()
 	v := s.newVotes("release", h.Name)
 	by := bounded(ctx, sent.Add(s.limit(h.TTL)))
-	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.Release(ctx, known.hold.at(n))
-		if held {
-			return ballot{said: Done}, err
-		}
-		return ballot{said: NotHeld}, err
+		return heldBallot(held), err
 	})
 	keep := h.Count == 0 && h.Keep > 0
-	late := v.gather(ctx, replies, func() bool {
+	v.gather(ctx, func() bool {
 		return v.won() || v.blocked(NotHeld) || v.blocked(Failed) || !keep && v.answered() >= s.majority && !v.expected()
 	})
-	late = v.linger(ctx, late, replies)
+	v.linger(ctx)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
 	if h.Count == 0 && !keep && known.outcomes != nil {
-		s.cleanUp(known, sent, held, v, late, replies)
+		s.cleanUp(known, sent, held, v)
 	}
 	if v.answered() < s.majority || keep && !v.won() && !v.blocked(NotHeld) {
 		return false, v.failure(context.Cause(ctx))
@@ -58,9 +55,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // nodes that have not answered, and nodes where a request for the hold may still arrive.
 // Such a request is one without a reply so far. At a node that did not know a hold which
 // others knew, it may also be an acquisition, or a restoration after the node's restart.
-func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes, late int, replies <-chan reply[ballot]) {
+func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes) {
 	inFlight := sent.Add(s.limit(known.hold.TTL) + driver.MaxLateness)
-	s.each(v, late, replies, func(n *node, b ballot) {
+	v.each(func(n *node, b ballot) {
 		final := known.outcomes.final(n, sent)
 		if b.said != Done && held && final.Before(inFlight) {
 			final = inFlight

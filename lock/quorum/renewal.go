@@ -24,16 +24,22 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		return
 	}
 	defer s.work.Done()
-	r := s.newRound(items)
-	by := bounded(ctx, r.asked.Add(s.config.NodeTimeout))
-	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
+	r := &round{
+		votes: s.newVotes("renew", ""), asked: time.Now(), grants: s.grants.ofLeases(items),
+		leases:  slices.Clone(items), // nodes that answer late read them after the call
+		answers: make([][]renewal.Item, len(s.nodes)),
+	}
+	p := ask(ctx, s, bounded(ctx, r.asked.Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
 		own := r.describe(n)
 		n.Renew(ctx, own)
 		return own, ctx.Err()
 	})
-	late := r.gather(ctx, replies)
-	r.setOutcomes(ctx, items)
-	s.restoreMissing(r, late, replies)
+	p.gather(ctx, r.record, r.settled)
+	for i := range items {
+		r.conclude(ctx, i, &items[i])
+	}
+	s.grants.prolong(r.grants, items, r.asked)
+	r.restoreMissing(items, p)
 }
 
 // OnLoss has lost called when a node has lost leases that notices it, see [renewal.Alarm]: their
@@ -54,20 +60,12 @@ func (s *Store) OnLoss(lost func()) (stop func()) {
 
 // round is one renewal of some leases by all nodes.
 type round struct {
-	store  *Store
+	votes  *votes // on one lease at a time
 	asked  time.Time
 	grants []*grant       // of each lease; nil if it was not granted here
 	leases []renewal.Item // what the watchdog has asked
 	// answers has each node's answer to each lease; nil until the node has answered.
 	answers [][]renewal.Item
-	errs    []error
-}
-
-func (s *Store) newRound(items []renewal.Item) *round {
-	r := &round{store: s, asked: time.Now(), answers: make([][]renewal.Item, len(s.nodes)), errs: make([]error, len(s.nodes))}
-	r.grants = s.grants.ofLeases(items)
-	r.leases = slices.Clone(items) // nodes that answer late read them after the call
-	return r
 }
 
 // describe returns the leases as a node knows them.
@@ -75,144 +73,91 @@ func (r *round) describe(n *node) []renewal.Item {
 	items := slices.Clone(r.leases)
 	for i, g := range r.grants {
 		if g != nil {
-			hold := g.hold.at(n)
-			items[i].Key, items[i].Owner = hold.Name, hold.Owner
+			items[i].Owner = g.hold.names.at(n)
 		}
 	}
 	return items
 }
 
-// gather records the nodes' answers until each lease's outcome is certain or ctx ends. It
-// returns how many are still to come.
-func (r *round) gather(ctx context.Context, replies <-chan reply[[]renewal.Item]) (late int) {
-	for late = len(r.answers); late > 0 && !r.settled(); late-- {
-		select {
-		case reply := <-replies:
-			r.record(reply)
-		case <-ctx.Done():
-			return late
+// record records a node's reply.
+func (r *round) record(reply reply[[]renewal.Item]) {
+	answer := reply.value
+	if answer == nil { // it has panicked, or ended its goroutine
+		answer = slices.Clone(r.leases)
+	}
+	for i := range answer {
+		if answer[i].Err == nil {
+			answer[i].Err = cmp.Or(reply.err, errNoAnswer)
 		}
 	}
-	return late
+	r.answers[reply.node.index] = answer
 }
 
-func (r *round) record(reply reply[[]renewal.Item]) {
-	r.answers[reply.node.index], r.errs[reply.node.index] = reply.value, reply.err
+// on returns the votes on one lease, until the next call.
+func (r *round) on(i int) *votes {
+	r.votes.name = r.leases[i].Key
+	for n, answer := range r.answers {
+		b := &r.votes.cast[n]
+		if *b = (ballot{}); answer == nil {
+			continue
+		}
+		switch answer[i].Outcome {
+		case renewal.Renewed:
+			b.said, b.answer.Lease = Done, answer[i].Given
+		case renewal.Gone:
+			b.said = NotHeld
+		case renewal.Taken:
+			b.said = Refused
+		default:
+			b.said, b.err = Failed, answer[i].Err
+		}
+	}
+	return r.votes
 }
 
-// settled reports whether the missing answers cannot change any lease's outcome.
+// settled reports whether the missing answers can neither make a majority for any lease nor
+// show that it is lost.
 func (r *round) settled() bool {
 	for i := range r.leases {
-		if !r.decided(r.tally(i)) {
+		if v := r.on(i); !v.won() && !v.blocked(NotHeld, Refused) && (!v.lost() || v.blocked(NotHeld, Refused, Silent)) {
 			return false
 		}
 	}
 	return true
 }
 
-// decided reports whether the missing answers about a lease can neither make a majority
-// for it nor show that it is lost.
-func (r *round) decided(t tally) bool {
-	if t.renewed >= r.store.majority || r.lost(t) {
-		return true
+// conclude sets a lease's outcome in its item.
+func (r *round) conclude(ctx context.Context, i int, item *renewal.Item) {
+	v := r.on(i)
+	if v.won() {
+		item.Outcome, item.Given = renewal.Renewed, v.grant().Lease
+		return
 	}
-	everyone := tally{renewed: t.renewed + t.silent, gone: t.gone + t.silent, taken: t.taken}
-	return everyone.renewed < r.store.majority && !r.lost(everyone)
-}
-
-// lost reports whether so many nodes do not have a lease that no majority for it is
-// possible.
-func (r *round) lost(t tally) bool { return t.gone+t.taken > len(r.answers)-r.store.majority }
-
-// tally counts the nodes' answers about one lease.
-type tally struct{ renewed, gone, taken, failed, silent int }
-
-func (r *round) tally(i int) (t tally) {
-	for _, answer := range r.answers {
-		if answer == nil {
-			t.silent++
-			continue
-		}
-		switch answer[i].Outcome {
-		case renewal.Renewed:
-			t.renewed++
-		case renewal.Gone:
-			t.gone++
-		case renewal.Taken:
-			t.taken++
-		default:
-			t.failed++
-		}
+	item.Err = v.failure(context.Cause(ctx))
+	switch {
+	case v.count(Refused) >= v.store.majority:
+		item.Outcome = renewal.Taken
+	case v.blocked(NotHeld, Refused):
+		item.Outcome = renewal.Gone
 	}
-	return t
-}
-
-// renewed reports whether a majority has renewed a lease.
-func (r *round) renewed(i int) bool { return r.tally(i).renewed >= r.store.majority }
-
-// setOutcomes sets each lease's outcome in its item.
-func (r *round) setOutcomes(ctx context.Context, items []renewal.Item) {
-	for i := range items {
-		switch t := r.tally(i); {
-		case t.renewed >= r.store.majority:
-			items[i].Outcome, items[i].Given = renewal.Renewed, r.chosen(i)
-		case !r.lost(t):
-			items[i].Err = r.failure(ctx, i)
-		case t.taken >= r.store.majority:
-			items[i].Outcome, items[i].Err = renewal.Taken, r.failure(ctx, i)
-		default:
-			items[i].Outcome, items[i].Err = renewal.Gone, r.failure(ctx, i)
-		}
-	}
-	r.store.grants.prolong(r.grants, items, r.asked)
-}
-
-// chosen returns the shortest TTL that a renewing node has chosen, or zero if all gave
-// the requested one.
-func (r *round) chosen(i int) (ttl time.Duration) {
-	for _, answer := range r.answers {
-		if answer != nil && answer[i].Outcome == renewal.Renewed {
-			ttl = shorter(ttl, answer[i].Given)
-		}
-	}
-	return ttl
-}
-
-// failure returns the nodes' answers about a lease as an error.
-func (r *round) failure(ctx context.Context, i int) error {
-	v := r.store.newVotes("renew", r.leases[i].Key)
-	for n, answer := range r.answers {
-		if answer == nil {
-			continue
-		}
-		b := &v.cast[n]
-		switch answer[i].Outcome {
-		case renewal.Renewed:
-			b.said = Done
-		case renewal.Gone:
-			b.said = NotHeld
-		case renewal.Taken:
-			b.said = Refused
-		default:
-			b.said, b.err = Failed, cmp.Or(answer[i].Err, r.errs[n], errNoAnswer)
-		}
-	}
-	return v.failure(context.Cause(ctx))
 }
 
 // restoreMissing restores leases that a majority has at the nodes that do not have them:
 // they have restarted empty, or were away when the lease was granted. It runs in the
 // background and has no effect on outcomes: a lease has its majority without it.
-func (s *Store) restoreMissing(r *round, late int, replies <-chan reply[[]renewal.Item]) {
-	renewed := make([]bool, len(r.leases))
-	for i := range r.leases {
-		renewed[i] = r.renewed(i)
+func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
+	renewed := make([]*grant, len(items))
+	for i := range items {
+		if items[i].Outcome == renewal.Renewed {
+			renewed[i] = r.grants[i]
+		}
 	}
+	s := r.votes.store
 	restoreAt := func(n *node, answer []renewal.Item) {
 		var missing []*grant
 		for i := range answer {
-			if renewed[i] && answer[i].Outcome == renewal.Gone && r.grants[i] != nil {
-				missing = append(missing, r.grants[i])
+			if answer[i].Outcome == renewal.Gone && renewed[i] != nil {
+				missing = append(missing, renewed[i])
 			}
 		}
 		if len(missing) > 0 {
@@ -222,15 +167,7 @@ func (s *Store) restoreMissing(r *round, late int, replies <-chan reply[[]renewa
 	for i, answer := range r.answers {
 		restoreAt(s.nodes[i], answer)
 	}
-	if late == 0 {
-		return
-	}
-	s.work.Go(func() {
-		for range late {
-			reply := <-replies
-			restoreAt(reply.node, reply.value)
-		}
-	})
+	p.rest(s, func(r reply[[]renewal.Item]) { restoreAt(r.node, r.value) })
 }
 
 // restore acquires the grants that a node has lost, until a request fails. Grants that
@@ -257,14 +194,14 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 	if limit := time.Now().Add(s.limit(hold.TTL)); limit.Before(by) {
 		by = limit
 	}
-	ctx, cancel := s.bound(context.Background(), n, by)
-	defer cancel()
-	answer, err := n.Acquire(ctx, hold)
-	if g.outcomes.answered(n, err, by) {
-		n.cleanup.end(g.hold.none(n), finalFor(err, by))
-	}
-	if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < token {
-		_, err = n.fencer.Fence(ctx, hold, token)
-	}
-	return err
+	return n.request(s, by, func(ctx context.Context) error {
+		answer, err := n.Acquire(ctx, hold)
+		if g.outcomes.answered(n, err, by) {
+			n.cleanup.end(g.hold.none(n), finalFor(err, by))
+		}
+		if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < token {
+			_, err = n.fencer.Fence(ctx, hold, token)
+		}
+		return err
+	})
 }

@@ -97,15 +97,10 @@ func (s *Store) verifyServers(a *attempt) {
 	if s.pairs.complete() {
 		return
 	}
-	v := *a.votes
-	v.cast = append([]ballot(nil), a.cast...)
 	s.work.Go(func() {
-		for range a.late {
-			r := <-a.replies
-			v.cast[r.node.index] = ballotOf(r)
-		}
-		s.pairs.note(&v)
-		s.compare(context.Background(), time.Now().Add(s.limit(a.hold.TTL)), a, &v)
+		a.gather(context.Background(), func() bool { return false })
+		s.pairs.note(a.votes)
+		s.compare(context.Background(), time.Now().Add(s.limit(a.hold.TTL)), a)
 	})
 }
 
@@ -116,21 +111,21 @@ func (s *Store) verifyServersRefused(ctx context.Context, a *attempt) {
 		return
 	}
 	s.pairs.note(a.votes)
-	s.compare(ctx, a.by, a, a.votes)
+	s.compare(ctx, a.by, a)
 	a.err = s.pairs.found(a.votes)
 }
 
 // compare determines which of the nodes that refused a hold are the same servers as those
 // that granted it, until by.
-func (s *Store) compare(ctx context.Context, by time.Time, a *attempt, v *votes) {
+func (s *Store) compare(ctx context.Context, by time.Time, a *attempt) {
 	var refused []*node
-	for i, b := range v.cast {
+	for i, b := range a.cast {
 		if b.said == Refused {
 			refused = append(refused, s.nodes[i])
 		}
 	}
-	replies := poll(ctx, s, by, refused, func(ctx context.Context, n *node) (struct{}, error) {
-		for i, b := range v.cast {
+	p := ask(ctx, s, by, refused, func(ctx context.Context, n *node) (struct{}, error) {
+		for i, b := range a.cast {
 			if b.said != Done || s.pairs.distinct(i, n.index) {
 				continue
 			}
@@ -141,7 +136,7 @@ func (s *Store) compare(ctx context.Context, by time.Time, a *attempt, v *votes)
 		return struct{}{}, nil
 	})
 	for range refused {
-		<-replies
+		<-p.replies
 	}
 }
 

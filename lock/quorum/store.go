@@ -122,11 +122,10 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	}
 	defer s.work.Done()
 	v := s.newVotes("announce", c.ID)
-	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
-	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, bounded(ctx, time.Now().Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		return ballot{said: Done}, n.Announce(ctx, c, ttl)
 	})
-	if v.gather(ctx, replies, v.settled); !v.won() {
+	if v.gather(ctx, v.settled); !v.won() {
 		return v.failure(context.Cause(ctx))
 	}
 	return nil

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,8 @@ func TestNewRefuses(t *testing.T) {
 		"the same twice":    {append(stores[:4:4], stores[1]), quorum.Config{}, "stores 1 and 4 are the same"},
 		"nil":               {[]driver.Store{stores[0], nil, stores[2]}, quorum.Config{}, "store 1 is nil"},
 		"too many":          {func() []driver.Store { _, all := booths(33); return all }(), quorum.Config{}, "up to 31"},
-		"a negative time":   {stores, quorum.Config{NodeTimeout: -1}, "negative"},
+		"a negative time":   {stores, quorum.Config{NodeTimeout: -1}, "outside 0"},
+		"an endless time":   {stores, quorum.Config{NodeTimeout: math.MaxInt64}, "outside 0"},
 		"one without mutex": {[]driver.Store{none, stores[1], stores[2]}, quorum.Config{}, "store 0"},
 		"one, as a move":    {stores[:1], quorum.Config{Move: true}, "2 with Move"},
 		"tokens of their own": {

@@ -29,16 +29,14 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	s.listeners.add(sub)
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
-	by := bounded(ctx, time.Now().Add(s.config.NodeTimeout))
-	replies := poll(ctx, s, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, bounded(ctx, time.Now().Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		part, err := n.Subscribe(ctx, &hold, func(driver.Notice) { sub.receive(n.index) })
 		if err == nil {
 			sub.add(part)
 		}
 		return ballot{said: Done}, err
 	})
-	v.gather(ctx, replies, v.settled)
-	if !v.won() {
+	if v.gather(ctx, v.settled); !v.won() {
 		sub.Close()
 		return nil, v.failure(context.Cause(ctx))
 	}

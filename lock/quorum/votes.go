@@ -11,9 +11,9 @@ import (
 
 // votes are the nodes' replies to one request so far, in the order of the nodes.
 type votes struct {
+	*poll[ballot] // nil until the nodes are asked
+	store         *Store
 	request, name string
-	majority      int
-	nodes         []*node
 	cast          []ballot
 }
 
@@ -25,7 +25,12 @@ type ballot struct {
 }
 
 func (s *Store) newVotes(request, name string) *votes {
-	return &votes{request: request, name: name, majority: s.majority, nodes: s.nodes, cast: make([]ballot, len(s.nodes))}
+	return &votes{store: s, request: request, name: name, cast: make([]ballot, len(s.nodes))}
+}
+
+// ask sends the request to nodes, which have until by for their replies.
+func (v *votes) ask(ctx context.Context, by time.Time, nodes []*node, request func(context.Context, *node) (ballot, error)) {
+	v.poll = ask(ctx, v.store, by, nodes, request)
 }
 
 func (v *votes) count(said Said) (n int) {
@@ -38,10 +43,10 @@ func (v *votes) count(said Said) (n int) {
 }
 
 // won reports whether a majority has carried out the request.
-func (v *votes) won() bool { return v.count(Done) >= v.majority }
+func (v *votes) won() bool { return v.count(Done) >= v.store.majority }
 
 // lost reports whether no majority is possible any more.
-func (v *votes) lost() bool { return v.count(Done)+v.count(Silent) < v.majority }
+func (v *votes) lost() bool { return v.count(Done)+v.count(Silent) < v.store.majority }
 
 // settled reports whether the missing replies cannot change the outcome.
 func (v *votes) settled() bool { return v.won() || v.lost() }
@@ -54,37 +59,28 @@ func ballotOf(r reply[ballot]) ballot {
 	return r.value
 }
 
-// each calls see with every node's vote: at once with those received, in the background
-// with the late ones, as they come.
-func (s *Store) each(v *votes, late int, replies <-chan reply[ballot], see func(*node, ballot)) {
-	for i, b := range v.cast {
-		if b.said != Silent {
-			see(s.nodes[i], b)
-		}
+// heldBallot is the vote of a node that has answered whether it had the hold.
+func heldBallot(held bool) ballot {
+	if held {
+		return ballot{said: Done}
 	}
-	if late == 0 {
-		return
-	}
-	s.work.Go(func() {
-		for range late {
-			r := <-replies
-			see(r.node, ballotOf(r))
-		}
-	})
+	return ballot{said: NotHeld}
 }
 
-// gather records replies as they come, until decided returns true or ctx ends. late is
-// how many are still to come.
-func (v *votes) gather(ctx context.Context, replies <-chan reply[ballot], decided func() bool) (late int) {
-	for late = v.count(Silent); late > 0 && !decided(); late-- {
-		select {
-		case r := <-replies:
-			v.cast[r.node.index] = ballotOf(r)
-		case <-ctx.Done():
-			return late
+// each calls see with every node's vote: at once with those received, in the background
+// with the late ones, as they come.
+func (v *votes) each(see func(*node, ballot)) {
+	for i, b := range v.cast {
+		if b.said != Silent {
+			see(v.store.nodes[i], b)
 		}
 	}
-	return late
+	v.rest(v.store, func(r reply[ballot]) { see(r.node, ballotOf(r)) })
+}
+
+// gather records replies as they come, until decided returns true or ctx ends.
+func (v *votes) gather(ctx context.Context, decided func() bool) {
+	v.poll.gather(ctx, func(r reply[ballot]) { v.cast[r.node.index] = ballotOf(r) }, decided)
 }
 
 // lingering is how long a request whose outcome is certain waits for the remaining nodes
@@ -94,19 +90,19 @@ const lingering = 10 * time.Millisecond
 // linger records the replies of nodes that are about to answer, although the outcome is
 // certain without them, so that these nodes are done when the next request comes. It does
 // not wait for a node that left its last request unanswered.
-func (v *votes) linger(ctx context.Context, late int, replies <-chan reply[ballot]) int {
-	if late == 0 || !v.expected() {
-		return late
+func (v *votes) linger(ctx context.Context) {
+	if !v.expected() {
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
-	return v.gather(ctx, replies, func() bool { return !v.expected() })
+	v.gather(ctx, func() bool { return !v.expected() })
 }
 
 // expected reports whether a reply is missing from a node that is not known to be mute.
 func (v *votes) expected() bool {
 	for i := range v.cast {
-		if v.cast[i].said == Silent && !v.nodes[i].mute.Load() {
+		if v.cast[i].said == Silent && !v.store.nodes[i].mute.Load() {
 			return true
 		}
 	}
@@ -123,12 +119,12 @@ func (v *votes) blocked(said ...Said) bool {
 	for _, s := range said {
 		n += v.count(s)
 	}
-	return n > len(v.cast)-v.majority
+	return n > len(v.cast)-v.store.majority
 }
 
 // failure returns the votes as an error.
 func (v *votes) failure(cause error) error {
-	e := &Error{Request: v.request, Name: v.name, Majority: v.majority, Cause: cause}
+	e := &Error{Request: v.request, Name: v.name, Majority: v.store.majority, Cause: cause}
 	for i, b := range v.cast {
 		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
 		if b.said != Refused {
@@ -158,9 +154,9 @@ func (v *votes) refusal() driver.Answer {
 		answer.Silent = answer.Silent || b.answer.Silent
 	}
 	slices.Sort(lasting)
-	answer.Foreign = foreign > len(v.cast)-v.majority
-	answer.OtherKind = others > len(v.cast)-v.majority
-	if missing := v.majority - v.count(Done); missing <= len(lasting) && lasting[0] > 0 {
+	answer.Foreign = foreign > len(v.cast)-v.store.majority
+	answer.OtherKind = others > len(v.cast)-v.store.majority
+	if missing := v.store.majority - v.count(Done); missing <= len(lasting) && lasting[0] > 0 {
 		answer.Wait = lasting[missing-1]
 	}
 	return answer
