@@ -85,7 +85,7 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.Err = &lock.PanicError{Value: p, Stack: debug.Stack()}
-			w.queue.config.Logger.Error("delayqueue: panic in a handler", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in a handler", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 		r.Took = time.Since(begun)
@@ -107,7 +107,7 @@ func (w *worker) decide(st *settlement, d *Delivery, err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
@@ -159,7 +159,7 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 		case err == nil:
 			return Forfeited
 		case !expired.IsZero() && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
-			w.queue.config.Logger.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
+			w.queue.log.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
 				"queue", w.queue.name, "id", d.ID, "became", st.action, "err", err)
 			return Forfeited
 		}
@@ -202,7 +202,7 @@ func (w *worker) report(r Report) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.config.Logger.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()

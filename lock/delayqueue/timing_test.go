@@ -191,6 +191,7 @@ func TestLeasesThatCannotBeKept(t *testing.T) {
 		stop := work(t, q, succeed, worker{MaxHold: time.Millisecond, Report: l.add})
 		time.Sleep(time.Minute)
 		stop()
+		require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 		assert.Greater(t, len(l.all()), 10)
 		assert.Less(t, len(l.all()), 60)
 		for _, r := range l.all() {
