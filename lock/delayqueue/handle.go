@@ -91,7 +91,8 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 		r.Took = time.Since(begun)
 		w.decide(&st, d, r.Err)
 	}()
-	r.Err = w.handler(ctx, d)
+	theirs := *d
+	r.Err = w.handler(ctx, &theirs)
 }
 
 // decide completes the settlement for a handler's error. The error's methods and the

@@ -470,6 +470,28 @@ func TestVerdictsOfHandlers(t *testing.T) {
 	})
 }
 
+// What a handler writes to its delivery changes neither its outcome nor its report.
+func TestHandlerOverwritesItsDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		l := newLog()
+		var attempts []int
+		work(t, q, func(_ context.Context, d *delivery) error {
+			*d = delivery{ID: "b", Attempt: 100}
+			return errFailed
+		}, worker{MaxAttempts: 2, Concurrency: 1, Report: l.add, Backoff: func(attempt int, _ error) time.Duration {
+			attempts = append(attempts, attempt)
+			return 0
+		}})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"a retried", "a buried"}, outcomes(l.all()))
+		assert.Equal(t, []int{1}, attempts)
+		assert.Equal(t, map[string][]string{"dead": {"a"}}, whole(t, client))
+	})
+}
+
 // Panics, and the end of a handler's goroutine, are failures of one message.
 func TestPanicsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
