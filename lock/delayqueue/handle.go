@@ -165,11 +165,11 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 			return Forfeited
 		}
 		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
-		held := context.Background()
+		held := w.ending
 		if expired.IsZero() {
 			held = d.lease.Context() // its end leaves time for one request
 		}
-		pause(held, backoff.Pause(try, 10*time.Millisecond, w.config.TTL/6))
+		pause(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
 	}
 }
 
