@@ -266,7 +266,7 @@ func (c *cleanup) resume(left *leftover) {
 }
 
 func (c *cleanup) warn(left *leftover, what string, err error) {
-	c.locker.log.warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
+	c.locker.log.Warn("lock: "+what, "name", left.hold.Name, "kind", left.hold.Kind, "err", err)
 }
 
 // stop ends the cleanup. It waits, as long as ctx allows, for the releases that can be

@@ -85,7 +85,7 @@ func (a *announcer) send() {
 }
 
 func (a *announcer) warn(err error) {
-	a.locker.log.warn("lock: the record of this client will be missing", "client", a.locker.client.ID, "err", err)
+	a.locker.log.Warn("lock: the record of this client will be missing", "client", a.locker.client.ID, "err", err)
 }
 
 // stop ends the announcements and waits for the one in flight, as long as ctx allows. The

@@ -125,9 +125,10 @@ package lock
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //
-// Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, logger.go, renewal/observer.go,
-// wheel/stats.go, wheel/lags.go.
-// Tests: observer_test.go, logger_test.go, renewal/observer_test.go, renewal/dispatcher_test.go,
+// Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
+// lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
+// Tests: observer_test.go, logger_test.go, lock/internal/logging/logger_test.go,
+// renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
 // Planted: 121, 122, 123, 137.
 //

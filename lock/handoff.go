@@ -113,7 +113,7 @@ func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
 		unlock := func() error { return lease.Unlock(context.Background()) }
 		if err := l.protect("an Unlock", lease.Name(), unlock); err != nil {
-			l.log.warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
+			l.log.Warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -63,7 +64,8 @@ type Config struct {
 	Label string
 	// Observer receives reports of acquisitions and holds.
 	Observer *observe.Observer
-	// Logger receives what no method can return as an error; one that blocks misses some.
+	// Logger receives what no method can return as an error, from goroutines of its own; one that
+	// blocks misses some, and its panics are ignored.
 	Logger *slog.Logger
 }
 
@@ -92,9 +94,6 @@ func (c Config) withDefaults() Config {
 	} else {
 		o := *c.Observer // which its user may change
 		c.Observer = &o
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
@@ -161,7 +160,7 @@ type Locker struct {
 	unlocks   activity // releases of leases in progress
 	announcer announcer
 	outcomes  outcomes
-	log       logger
+	log       logging.Logger
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended
@@ -187,9 +186,9 @@ func New(store Store, c Config) (*Locker, error) {
 		return nil, errors.New("lock: New needs a store, got nil")
 	}
 	c = c.withDefaults()
-	l := &Locker{store: store, config: c, log: logger{to: c.Logger}, wheel: c.Wheel, queues: make(map[queueKey]*queue), keepers: make(map[queueKey]*placeKeeper), waiting: make(map[queueKey]int)}
+	l := &Locker{store: store, config: c, log: logging.New(c.Logger), wheel: c.Wheel, queues: make(map[queueKey]*queue), keepers: make(map[queueKey]*placeKeeper), waiting: make(map[queueKey]int)}
 	if l.wheel == nil {
-		w, err := wheel.New(wheel.Config{Logger: c.Logger})
+		w, err := wheel.New(wheel.Config{Logger: l.log.Logger})
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +210,7 @@ func (l *Locker) start() error {
 		return err
 	}
 	r := l.config.Renewal
-	r.Wheel, r.Logger, r.Package = l.wheel, l.config.Logger, packageName
+	r.Wheel, r.Logger, r.Package = l.wheel, l.log.Logger, packageName
 	watchdog, err := renewal.New(l.store, r)
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func (o *ownership) report(err error) {
 func (l *Locker) observe(name string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.log.error("lock: panic in Observer."+name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			l.log.Error("lock: panic in Observer."+name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	f()

@@ -103,7 +103,7 @@ func (q *queue) subscribe(w *waiter) bool {
 	defer cancel()
 	s, err := l.store.Subscribe(bounded, w.hold, q.notify)
 	if err != nil {
-		l.log.warn("lock: cannot subscribe; waiting by polling", "name", w.hold.Name, "poll", l.config.Poll, "err", err)
+		l.log.Warn("lock: cannot subscribe; waiting by polling", "name", w.hold.Name, "poll", l.config.Poll, "err", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +266,7 @@ func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 	}
 	if !o.logged && time.Since(o.since) >= outageNotice {
 		o.logged = true
-		l.log.warn("lock: the store does not answer; still waiting",
+		l.log.Warn("lock: the store does not answer; still waiting",
 			"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
 	}
 	o.tries++

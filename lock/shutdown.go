@@ -99,7 +99,7 @@ func (l *Locker) end(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 	defer cancel()
-	l.log.writing.wait(bounded)
+	l.log.Wait(bounded)
 	if err != nil {
 		return fmt.Errorf("lock: closing: %w", err)
 	}

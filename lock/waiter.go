@@ -100,7 +100,7 @@ func (r result) orPanic() result {
 // newPanic returns the error for a recovered panic, and logs it.
 func (l *Locker) newPanic(where, name string, value any) *PanicError {
 	stack := debug.Stack()
-	l.log.error("lock: panic in "+where, "name", name, "panic", fmt.Sprint(value), "stack", string(stack))
+	l.log.Error("lock: panic in "+where, "name", name, "panic", fmt.Sprint(value), "stack", string(stack))
 	return &PanicError{Value: value, Stack: stack}
 }
 

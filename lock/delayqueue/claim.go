@@ -65,11 +65,11 @@ func (w *worker) claim(limit int) (claim, error) {
 		w.renameClaims()
 	}
 	if damaged := r.number(); damaged > 0 {
-		q.config.Logger.Error("delayqueue: messages were dropped or became dead letters: another client has removed or damaged a part of them",
+		q.log.Error("delayqueue: messages were dropped or became dead letters: another client has removed or damaged a part of them",
 			"queue", q.name, "messages", damaged)
 	}
 	if dropped := r.number(); dropped > 0 {
-		q.config.Logger.Info("delayqueue: dead letters were dropped after Config.Retention",
+		q.log.Info("delayqueue: dead letters were dropped after Config.Retention",
 			"queue", q.name, "letters", dropped, "retention", q.config.Retention)
 	}
 	for r.err == nil && len(r.parts) > 0 {

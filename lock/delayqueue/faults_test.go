@@ -336,6 +336,7 @@ func TestWorkerWithoutSubscription(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		stop()
+		require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 		assert.Equal(t, 1+int(time.Since(begun)/(5*time.Second)), strings.Count(said.String(), "no notice of messages"), "%s", &said)
 	})
 }
@@ -416,6 +417,7 @@ func TestDamage(t *testing.T) {
 	stop := work(t, q, succeed, worker{Report: l.add})
 	assert.Equal(t, []string{"c done"}, outcomes(l.await(t, 1)))
 	stop()
+	require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 	places := whole(t, client)
 	slices.Sort(places["dead"])
 	assert.Equal(t, map[string][]string{"dead": {"b", "d", "e"}}, places)

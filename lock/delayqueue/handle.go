@@ -85,13 +85,14 @@ func (w *worker) handle(ctx context.Context, d *Delivery) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.Err = &lock.PanicError{Value: p, Stack: debug.Stack()}
-			w.queue.config.Logger.Error("delayqueue: panic in a handler", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in a handler", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 		r.Took = time.Since(begun)
 		w.decide(&st, d, r.Err)
 	}()
-	r.Err = w.handler(ctx, d)
+	theirs := *d
+	r.Err = w.handler(ctx, &theirs)
 }
 
 // decide completes the settlement for a handler's error. The error's methods and the
@@ -107,7 +108,7 @@ func (w *worker) decide(st *settlement, d *Delivery, err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.config.Logger.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
 				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
@@ -159,16 +160,16 @@ func (w *worker) settle(d *Delivery, st settlement) Outcome {
 		case err == nil:
 			return Forfeited
 		case !expired.IsZero() && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
-			w.queue.config.Logger.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
+			w.queue.log.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
 				"queue", w.queue.name, "id", d.ID, "became", st.action, "err", err)
 			return Forfeited
 		}
 		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
-		held := context.Background()
+		held := w.ending
 		if expired.IsZero() {
 			held = d.lease.Context() // its end leaves time for one request
 		}
-		pause(held, backoff.Pause(try, 10*time.Millisecond, w.config.TTL/6))
+		pause(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
 	}
 }
 
@@ -202,7 +203,7 @@ func (w *worker) report(r Report) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.config.Logger.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
+			w.queue.log.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()

@@ -28,8 +28,10 @@ func (o *ListOptions) validate() error {
 	return nil
 }
 
-// clip returns the most bytes of a payload.
-func (o *ListOptions) clip() int { return max(0, cmp.Or(o.MaxPayload, math.MaxInt32)) }
+// clip returns the most bytes of a payload, which Lua takes for a negative number from 2⁶³ on.
+func (o *ListOptions) clip() int {
+	return min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
+}
 
 // wants reports whether messages of a state are listed.
 func (o *ListOptions) wants(state State) bool {

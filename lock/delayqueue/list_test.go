@@ -3,6 +3,7 @@ package delayqueue_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -143,7 +144,7 @@ func listClipsPayloads(t *testing.T, client redis.UniversalClient) {
 	for i := range 6 {
 		put(t, q, message{ID: strconv.Itoa(i), Payload: []byte(strings.Repeat("x", i*300<<10)), Delay: time.Hour})
 	}
-	for limit, want := range map[int]int{0: 5 * 300 << 10, -1: 0, 1: 1, 1000: 1000} {
+	for limit, want := range map[int]int{0: 5 * 300 << 10, math.MaxInt: 5 * 300 << 10, -1: 0, 1: 1, 1000: 1000} {
 		n := 0
 		for info, err := range q.List(t.Context(), delayqueue.ListOptions{MaxPayload: limit}) {
 			require.NoError(t, err)

@@ -124,6 +124,52 @@ func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 	})
 }
 
+// On a server that is mute, Work returns a RequestTimeout after its leases are over, however many
+// outcomes wait to be sent; two after its own end if they are over and it claims messages again.
+func TestWorkEndsOnAMuteServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		n   int
+		ttl time.Duration
+		// when the worker ends, after the end of the leases
+		after, bound time.Duration
+	}{
+		"leases run":           {320, 2 * time.Second, -time.Second, delayqueue.DefaultRequestTimeout},
+		"leases have ended":    {1, 10 * time.Minute, 2 * time.Second, delayqueue.DefaultRequestTimeout},
+		"outcomes are dropped": {2, 10 * time.Minute, time.Hour, 2 * delayqueue.DefaultRequestTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				q := open(t, server.Client(t), config{})
+				put(t, q, numbered(test.n)...)
+				ctx, cancel := context.WithCancel(t.Context())
+				release, until, ended := make(chan struct{}), make(chan time.Time, test.n), make(chan error, 1)
+				go func() {
+					ended <- q.Work(ctx, func(_ context.Context, d *delivery) error {
+						<-release
+						until <- d.Until()
+						return nil
+					}, worker{Concurrency: test.n, TTL: test.ttl})
+				}()
+				time.Sleep(test.ttl / 2)
+				server.Freeze()
+				defer server.Thaw()
+				close(release)
+				var over time.Time
+				for range test.n {
+					if at := <-until; at.After(over) {
+						over = at
+					}
+				}
+				time.Sleep(time.Until(over) + test.after)
+				cancel()
+				require.NoError(t, <-ended)
+				assert.LessOrEqual(t, time.Since(over), max(0, test.after)+test.bound)
+			})
+		})
+	}
+}
+
 // The pauses after failures start anew with each outage.
 func TestPauseStartsAnewAfterRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

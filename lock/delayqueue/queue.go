@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -64,7 +65,8 @@ type Config struct {
 	// Renewal configures the watchdog that renews the workers' leases. Its Wheel and
 	// Logger are replaced by those of this Config.
 	Renewal renewal.Config
-	// Logger receives the errors that no caller gets. Default: nothing is logged.
+	// Logger receives the errors that no caller gets, from goroutines of its own; one that blocks
+	// misses some, and its panics are ignored. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -74,9 +76,6 @@ func (c Config) withDefaults() Config {
 	c.RetryFor = cmp.Or(c.RetryFor, DefaultRetryFor)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
 	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	return c
 }
 
@@ -104,6 +103,7 @@ type Queue struct {
 	name   string
 	keys   []string
 	config Config
+	log    logging.Logger
 
 	// closed ends with Close or Shutdown, which stop every worker.
 	closed context.Context
@@ -143,7 +143,7 @@ func New(store *redisstore.Store, name string, c Config) (*Queue, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	q := &Queue{store: store, name: name, keys: keysOf(name), config: c}
+	q := &Queue{store: store, name: name, keys: keysOf(name), config: c, log: logging.New(c.Logger)}
 	q.settler.queue = q
 	q.closed, q.close = context.WithCancelCause(context.Background())
 	return q, nil
@@ -189,6 +189,9 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 		}
 	}
 	e.stop(ctx)
+	bounded, cancel := context.WithTimeout(ctx, q.config.RequestTimeout)
+	defer cancel()
+	q.log.Wait(bounded)
 	return err
 }
 
@@ -223,14 +226,14 @@ func (q *Queue) enter() (*engine, error) {
 func (q *Queue) start() (*engine, error) {
 	e := &engine{wheel: q.config.Wheel}
 	if e.wheel == nil {
-		own, err := wheel.New(wheel.Config{Tick: ownTick, Logger: q.config.Logger})
+		own, err := wheel.New(wheel.Config{Tick: ownTick, Logger: q.log.Logger})
 		if err != nil {
 			return nil, err
 		}
 		e.wheel, e.own = own, true
 	}
 	r := q.config.Renewal
-	r.Wheel, r.Logger = e.wheel, q.config.Logger
+	r.Wheel, r.Logger = e.wheel, q.log.Logger
 	watchdog, err := renewal.New(leases{q}, r)
 	if err != nil {
 		if e.own {

@@ -2,8 +2,11 @@ package delayqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/leasewheel/leasewheel/lock"
 )
 
 // The actions of settle.lua.
@@ -56,22 +59,31 @@ func (s *settler) settle(st settlement) (int64, error) {
 	return st.outcome, st.failure
 }
 
-// send sends until nothing is pending.
+// send sends until nothing is pending. Settlements that have queued behind a request that fails
+// fail with it: on a server that is mute, each would wait for those before it.
 func (s *settler) send() {
-	for {
+	for failed := error(nil); ; {
 		s.mu.Lock()
-		some := s.pending[:min(batch, len(s.pending))]
+		some := s.pending
+		if failed == nil {
+			some = some[:min(batch, len(some))]
+		}
 		s.pending = s.pending[len(some):]
 		s.running = len(some) > 0
 		s.mu.Unlock()
-		if len(some) == 0 {
+		switch {
+		case len(some) == 0:
 			return
+		case failed == nil:
+			failed = s.sendSome(some)
+		default:
+			s.answer(some, nil, errors.Join(failed, lock.ErrNotDone))
+			failed = nil
 		}
-		s.sendSome(some)
 	}
 }
 
-func (s *settler) sendSome(some []*settlement) {
+func (s *settler) sendSome(some []*settlement) error {
 	args := make([]any, 0, 5*len(some))
 	for _, st := range some {
 		args = append(args, st.action, st.id, st.token, st.after, st.err)
@@ -82,6 +94,12 @@ func (s *settler) sendSome(some []*settlement) {
 	if err == nil {
 		outcomes, err = codes(reply, len(some))
 	}
+	s.answer(some, outcomes, err)
+	return err
+}
+
+// answer hands out the outcomes, or the reason for their absence.
+func (s *settler) answer(some []*settlement, outcomes []int64, err error) {
 	for i, st := range some {
 		if err != nil {
 			st.failure = fmt.Errorf("delayqueue: %q: message %q: %w", s.queue.name, st.id, err)

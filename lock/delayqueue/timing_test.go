@@ -191,6 +191,7 @@ func TestLeasesThatCannotBeKept(t *testing.T) {
 		stop := work(t, q, succeed, worker{MaxHold: time.Millisecond, Report: l.add})
 		time.Sleep(time.Minute)
 		stop()
+		require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 		assert.Greater(t, len(l.all()), 10)
 		assert.Less(t, len(l.all()), 60)
 		for _, r := range l.all() {
@@ -466,6 +467,28 @@ func TestVerdictsOfHandlers(t *testing.T) {
 		assert.Equal(t, "after done", outcomes(l.all())[6])
 		assert.Equal(t, map[string][]string{"dead": {"rejected"}}, whole(t, client))
 		require.EqualError(t, delayqueue.Reject(nil), "the handler rejected the message")
+	})
+}
+
+// What a handler writes to its delivery changes neither its outcome nor its report.
+func TestHandlerOverwritesItsDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		l := newLog()
+		var attempts []int
+		work(t, q, func(_ context.Context, d *delivery) error {
+			*d = delivery{ID: "b", Attempt: 100}
+			return errFailed
+		}, worker{MaxAttempts: 2, Concurrency: 1, Report: l.add, Backoff: func(attempt int, _ error) time.Duration {
+			attempts = append(attempts, attempt)
+			return 0
+		}})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"a retried", "a buried"}, outcomes(l.all()))
+		assert.Equal(t, []int{1}, attempts)
+		assert.Equal(t, map[string][]string{"dead": {"a"}}, whole(t, client))
 	})
 }
 

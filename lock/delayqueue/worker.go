@@ -266,7 +266,7 @@ func (w *worker) pause(why string, err error) {
 	w.failures++
 	w.rest = time.Now().Add(d)
 	w.next = w.rest
-	w.queue.config.Logger.Warn("delayqueue: "+why+"; trying again", "queue", w.queue.name, "after", d, "err", err)
+	w.queue.log.Warn("delayqueue: "+why+"; trying again", "queue", w.queue.name, "after", d, "err", err)
 }
 
 // subscribe subscribes to notifications of messages that are due earlier than the others.
@@ -284,7 +284,7 @@ func (w *worker) subscribe() {
 	})
 	if err != nil {
 		w.subscribeAt = time.Now().Add(mostPause)
-		w.queue.config.Logger.Warn("delayqueue: no notice of messages that are due earlier; trying again",
+		w.queue.log.Warn("delayqueue: no notice of messages that are due earlier; trying again",
 			"queue", w.queue.name, "after", mostPause, "err", err)
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 )
 
 // Config configures [New].
@@ -43,7 +44,7 @@ type Config struct {
 	// refused: a handler has no lease to call Beat of.
 	Lock lock.Options
 
-	// Logger gets the causes of answers of 500 and 503; none if nil.
+	// Logger gets the causes of answers of 500 and 503, from goroutines of its own; none if nil.
 	Logger *slog.Logger
 }
 
@@ -89,7 +90,7 @@ func New(l *lock.Locker, replies Replies, c Config) (middleware func(next http.H
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
 	c.MaxReply = cmp.Or(c.MaxReply, 1<<20)
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = logging.New(c.Logger).Logger
 	return func(next http.Handler) http.Handler {
 		return &handler{next: next, locker: l, replies: replies, config: c}
 	}, nil

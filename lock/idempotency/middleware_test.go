@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -603,4 +604,23 @@ func TestLocksWithoutTokens(t *testing.T) {
 	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{}, counted(&calls))
 	require.Equal(t, http.StatusInternalServerError, post(h, "k", "body").Code)
 	require.Zero(t, calls.Load())
+}
+
+// unwritable is the handler of a logger that panics, as one whose disk is full.
+type unwritable struct{ slog.Handler }
+
+func (unwritable) Enabled(context.Context, slog.Level) bool  { return true }
+func (unwritable) Handle(context.Context, slog.Record) error { panic("the disk is full") }
+
+// A logger that panics does not prevent that a reply is stored: the effect has happened.
+func TestLoggerThatPanics(t *testing.T) {
+	var calls atomic.Int32
+	c := idempotency.Config{MaxReply: 1, Logger: slog.New(unwritable{slog.DiscardHandler})}
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "reply ", calls.Add(1))
+	})
+	for range 2 {
+		require.Equal(t, http.StatusInternalServerError, post(h, "k", "body").Code)
+	}
+	require.EqualValues(t, 1, calls.Load(), "broken promise: the effect happened twice")
 }
