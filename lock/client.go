@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ func newClient(label string) driver.Client {
 	return driver.Client{
 		ID:      newUUID(),
 		Host:    host,
-		Process: filepath.Base(os.Args[0]),
+		Process: strings.ToValidUTF8(filepath.Base(os.Args[0]), "\uFFFD"), // stores keep texts
 		PID:     os.Getpid(),
 		Label:   label,
 		Since:   time.Now(),

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,24 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process may be started by any bytes, and stores keep texts.
+func TestProcessNameIsText(t *testing.T) {
+	started := os.Args[0]
+	os.Args[0] = "/srv/caf\xe9"
+	t.Cleanup(func() { os.Args[0] = started })
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.StartMemory(t).Locker(t, lock.Config{})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		info, err := l.Inspect(t.Context(), "a", driver.KindMutex)
+		require.NoError(t, err)
+		require.Len(t, info.Holders, 1)
+		assert.Equal(t, "caf\uFFFD", info.Holders[0].Client.Process)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
 }
 
 // A process that waits for its first lock is known to those who inspect that lock.

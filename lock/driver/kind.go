@@ -21,6 +21,7 @@ const (
 	// KindLatch is the countdown latch. A hold is granted while the count is zero, and
 	// takes nothing.
 	KindLatch
+	unknown // and every number beyond it
 )
 
 // kinds are the names of the kinds, in full and in one word.
@@ -32,14 +33,10 @@ var kinds = [...]struct{ name, word string }{
 	KindSemaphore: {"semaphore", "semaphore"},
 	KindPermit:    {"expiring permit", "permits"},
 	KindLatch:     {"countdown latch", "latch"},
+	unknown:       {"unknown", "unknown"},
 }
 
-func (k Kind) String() string {
-	if int(k) < len(kinds) {
-		return kinds[k].name
-	}
-	return "unknown"
-}
+func (k Kind) String() string { return kinds[min(k, unknown)].name }
 
 // Word is the name of a kind in one word, as the command and stores use it.
-func (k Kind) Word() string { return kinds[k].word }
+func (k Kind) Word() string { return kinds[min(k, unknown)].word }

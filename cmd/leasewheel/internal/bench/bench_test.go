@@ -74,6 +74,7 @@ func TestBenchRenewalBadInput(t *testing.T) {
 	requireRefusals(t, "renewal", map[string]badInput{
 		"no leases":          {exit.Usage, "--leases 0", "-n 0"},
 		"too many leases":    {exit.Usage, "--leases 10000001", "-n 10000001"},
+		"negative baseline":  {exit.Usage, "--baseline -1", "--baseline -1"},
 		"too large baseline": {exit.Usage, "--baseline 200001", "--baseline 200001"},
 		"short TTL":          {exit.Usage, "--ttl 500ms", "--ttl 500ms"},
 		"no time for a stop": {exit.Usage, "two TTLs", "--start cluster --stop-master --ttl 30s --duration 59s"},

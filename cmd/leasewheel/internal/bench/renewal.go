@@ -70,6 +70,9 @@ func newRenewalCommand() *cobra.Command {
   leasewheel bench renewal --start cluster -n 100000 --duration 90s --stop-master --json`,
 		Args: exit.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("baseline") {
+				f.baseline = min(f.leases, 10_000)
+			}
 			if err := f.validate(); err != nil {
 				return exit.UsageError(cmd, err)
 			}
@@ -81,8 +84,7 @@ func newRenewalCommand() *cobra.Command {
 	flags.IntVarP(&f.leases, "leases", "n", 10_000, "leases kept alive at once")
 	flags.Var(&f.ttl, "ttl", "time to live of every lease, 1s and more")
 	flags.Var(&f.duration, "duration", "how long to measure, once all leases are in their rhythm")
-	flags.IntVar(&f.baseline, "baseline", -1, "leases of the goroutine-and-ticker baseline; 0 leaves it out (default: as many as --leases, 10000 at the most)")
-	flags.Lookup("baseline").DefValue = "0" // not printed: the text has the default
+	flags.IntVar(&f.baseline, "baseline", 0, "leases of the goroutine-and-ticker baseline; 0 leaves it out (default: as many as --leases, 10000 at the most)")
 	flags.BoolVar(&f.stopMaster, "stop-master", false, "stop a master of the cluster, on this machine, for one and a half TTLs")
 	flags.StringVar(&f.start, "start", "", "start servers for this measurement: single, or cluster for three masters; needs redis-server")
 	f.server.Register(flags)
@@ -92,13 +94,10 @@ func newRenewalCommand() *cobra.Command {
 
 func (f *renewalFlags) validate() error {
 	ttl, duration := time.Duration(f.ttl), time.Duration(f.duration)
-	if f.baseline < 0 {
-		f.baseline = min(f.leases, 10_000)
-	}
 	switch {
 	case f.leases < 1 || f.leases > maxBenchLeases:
 		return fmt.Errorf("--leases %d: accepted are 1 to %d", f.leases, maxBenchLeases)
-	case f.baseline > maxBenchBaseline:
+	case f.baseline < 0 || f.baseline > maxBenchBaseline:
 		return fmt.Errorf("--baseline %d: accepted are 0 to %d", f.baseline, maxBenchBaseline)
 	case ttl < time.Second || ttl > driver.MaxTTL:
 		return fmt.Errorf("--ttl %v: accepted are 1s to %v", ttl, driver.MaxTTL)

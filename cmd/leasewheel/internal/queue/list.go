@@ -252,7 +252,7 @@ func errorCell(text string) string {
 	case text == "":
 		return "-"
 	case len(text) > maxCell:
-		return quotedCell(text[:maxCell]) + "…"
+		return quotedCell(whole(text[:maxCell])) + "…"
 	}
 	return quotedCell(text)
 }

@@ -86,16 +86,19 @@ func shortened(id string) string { return id[:min(len(id), delayqueue.MaxID)] }
 func payloadText(info *delayqueue.Info) (text string, ok bool) {
 	text = string(info.Payload)
 	if info.Size > len(text) {
-		for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-			if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
-				if !utf8.FullRuneInString(tail) {
-					text = text[:len(text)-i]
-				}
-				break
-			}
-		}
+		text = whole(text)
 	}
 	return text, utf8.ValidString(text)
+}
+
+// whole returns the beginning of a text without a character at its end that was cut in two.
+func whole(text string) string {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) && !utf8.FullRuneInString(tail) {
+			return text[:len(text)-i]
+		}
+	}
+	return text
 }
 
 // payloadCell describes a payload in a table: its first bytes, quoted unless they are

@@ -14,13 +14,14 @@ import (
 
 // Check verifies that Write can write a report to each path, and none in place of another, and
 // leaves nothing behind: a measurement takes long, and may be interrupted. It refuses "-", which
-// is standard output elsewhere: there the command prints its own report.
+// is standard output elsewhere, and the file that standard output is: there the command prints its
+// own report.
 func Check(paths ...string) error {
 	seen := make(map[string]bool)
 	for _, path := range paths {
 		switch {
-		case path == "-":
-			return errors.New("cannot write the report to -: standard output has another; ./- is a file of that name")
+		case path == "-" || isOutput(path):
+			return fmt.Errorf("cannot write the report to %s: standard output has another; ./- is a file of that name", path)
 		case path == "" || isDevice(path):
 			continue
 		}
@@ -125,6 +126,14 @@ func followed(path string) string {
 		return target
 	}
 	return path
+}
+
+// isOutput reports whether path is the file that standard output is, as /dev/stdout is under > in a
+// shell. A report that replaced it would take the command's own output along.
+func isOutput(path string) bool {
+	file, err := os.Stat(path)
+	output, outputErr := os.Stdout.Stat()
+	return err == nil && outputErr == nil && file.Mode().IsRegular() && os.SameFile(file, output)
 }
 
 // isDevice reports whether path is neither a file nor a folder, so that nothing can replace

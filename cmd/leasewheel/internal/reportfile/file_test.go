@@ -77,6 +77,23 @@ func TestReportFileToADevice(t *testing.T) {
 	assert.NotZero(t, info.Mode()&os.ModeDevice)
 }
 
+// A report does not take the place of the file that standard output is, whatever leads there.
+func TestReportFileIsNotStandardOutput(t *testing.T) {
+	terminal := os.Stdout
+	t.Cleanup(func() { os.Stdout = terminal })
+	path := filepath.Join(t.TempDir(), "output")
+	var err error
+	os.Stdout, err = os.Create(path)
+	require.NoError(t, err)
+	defer os.Stdout.Close()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(path, link))
+	for _, path := range []string{path, link} {
+		require.ErrorContains(t, Check(path), path+": standard output has another")
+	}
+	require.NoError(t, Check(link+"-of-another"))
+}
+
 func TestReportFileErrors(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "none", "report")

@@ -5,6 +5,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -299,17 +301,28 @@ func (r *command) parsePolicy(graceSet bool) (lossPolicy, error) {
 	return policy, nil
 }
 
-// findExecutable finds the command as a shell does.
+// findExecutable finds the command as a shell does: also in the current folder, if PATH names it.
 func findExecutable(name string) (string, error) {
 	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) && inPath(name) {
+		err = fs.ErrPermission
+	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrDot):
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return "", exit.Errorf(exit.NotFound, "command %q was not found; the lock was not taken", name)
 	default:
 		return "", exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w; the lock was not taken", name, withoutName(err))
 	}
+}
+
+// inPath reports whether a folder of PATH has a file of this name, which need not be executable.
+func inPath(name string) bool {
+	return slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(folder string) bool {
+		info, err := os.Stat(filepath.Join(cmp.Or(folder, "."), name))
+		return err == nil && !info.IsDir()
+	})
 }
 
 // withoutName strips the file's name that package exec repeats in its errors.
