@@ -39,11 +39,6 @@ type terms struct {
 	released bool          // its release was requested, so it must not be restored
 }
 
-func (g *grants) init() {
-	g.held = make(map[holdKey]*grant)
-	g.prune = leastPrune
-}
-
 // grace is how much later than by a node may drop a hold, whose TTL counts from the
 // request's arrival. A grant that is pruned here too early is not released, and is renewed by its
 // owner's own name, which the nodes do not know.
@@ -131,7 +126,7 @@ func (g *grants) keep(h *driver.Hold, a *attempt) {
 // makeRoom drops the grants that are over without a release. It searches for them
 // whenever there are twice as many as it left the last time.
 func (g *grants) makeRoom() {
-	if len(g.held) < g.prune {
+	if len(g.held) < max(leastPrune, g.prune) {
 		return
 	}
 	now := time.Now()
@@ -140,7 +135,7 @@ func (g *grants) makeRoom() {
 			delete(g.held, key)
 		}
 	}
-	g.prune = max(leastPrune, 2*len(g.held))
+	g.prune = 2 * len(g.held)
 }
 
 // forget drops a grant.
