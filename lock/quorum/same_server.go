@@ -97,6 +97,9 @@ func (s *Store) verifyServers(a *attempt) {
 	}
 	s.work.Go(func() {
 		a.gather(context.Background(), func() bool { return false })
+		if a.outcomes.ended() {
+			return // a late grant may have come after the release
+		}
 		s.pairs.note(a.votes)
 		s.compare(context.Background(), time.Now().Add(s.limit(a.hold.TTL)), a)
 	})
