@@ -25,8 +25,11 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 		return driver.Answer{}, err
 	}
 	defer s.work.Done()
-	if known := s.grants.of(h); known != nil || h.Count > 1 {
+	switch known := s.grants.of(h); {
+	case known != nil:
 		return s.acquireAgain(ctx, h, known)
+	case h.Count > 1: // the nodes know the owner by no name
+		return driver.Answer{Verdict: driver.NotHeld}, nil
 	}
 	by := bounded(ctx, time.Now().Add(s.limit(h.TTL)))
 	for try := 0; ; try++ {
@@ -53,21 +56,18 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 // The token stays the same if the hold has lasted until then. Otherwise it may be larger:
 // the nodes may have granted the lock to another owner meanwhile.
 func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) (driver.Answer, error) {
-	names, f, token, until := ownerNames{owner: h.Owner}, s.newOutcomes(), int64(0), time.Time{}
-	if known != nil {
-		names, f = known.hold.names, known.outcomes
-		token, until = s.grants.tokenOf(known)
-	}
-	a := s.attempt(ctx, bounded(ctx, time.Now().Add(s.limit(h.TTL))), h, names, f, token)
+	before := s.grants.termsOf(known)
+	until := renewal.Until(before.by.Add(-before.ttl), before.ttl) // a majority certainly has the hold
+	a := s.attempt(ctx, bounded(ctx, time.Now().Add(s.limit(h.TTL))), h, known.hold.names, known.outcomes, before.token)
 	if !a.granted() {
-		if known != nil && h.Count == 1 && a.blocked(Refused) { // it was lost
+		if h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
 			s.abandon(a, true)
 		}
 		return a.verdict(ctx)
 	}
-	if known != nil && (h.Count > 1 || time.Now().Before(until)) {
-		a.answer.Token = token
+	if h.Count > 1 || time.Now().Before(until) {
+		a.answer.Token = before.token
 	}
 	s.grants.keep(h, a)
 	return a.answer, nil

@@ -28,23 +28,19 @@ func keyOf(h *driver.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
 type grant struct {
 	hold     nodeHold
 	outcomes *outcomes
-	token    int64 // guarded by grants.mu
-
-	// ttl is the one of the last acquisition or renewal. Guarded by grants.mu.
-	ttl time.Duration
-	// by is when it ends unless it is renewed; the nodes drop it a little later.
-	by time.Time // guarded by grants.mu
-	// released: its release was requested, so it must not be restored.
-	released bool // guarded by grants.mu
+	terms    // guarded by grants.mu
 }
 
-func (g *grants) init() {
-	g.held = make(map[holdKey]*grant)
-	g.prune = leastPrune
+// terms are what changes of a grant.
+type terms struct {
+	token    int64
+	ttl      time.Duration // of the last acquisition or renewal
+	by       time.Time     // when it ends unless it is renewed; the nodes drop it a little later
+	released bool          // its release was requested, so it must not be restored
 }
 
 // grace is how much later than by a node may drop a hold, whose TTL counts from the
-// request's arrival. A grant that is pruned here too early is renewed and released by its
+// request's arrival. A grant that is pruned here too early is not released, and is renewed by its
 // owner's own name, which the nodes do not know.
 const grace = 10 * time.Second
 
@@ -61,43 +57,27 @@ func (g *grants) of(h *driver.Hold) *grant {
 	return nil
 }
 
-// tokenOf returns the grant's token, and until when a majority certainly has the hold.
-func (g *grants) tokenOf(known *grant) (token int64, until time.Time) {
+// termsOf returns the terms of a grant at this moment.
+func (g *grants) termsOf(known *grant) terms {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return known.token, renewal.Until(known.by.Add(-known.ttl), known.ttl)
+	return known.terms
 }
 
-// releasing is a hold whose count is being lowered, as the nodes know it.
-type releasing struct {
-	hold     nodeHold
-	outcomes *outcomes // nil if the hold was not granted here
-}
-
-// releasing returns the hold under the names that it was granted under, or under its own
-// if it was not granted here. From then on, a hold without a count is not restored.
-func (g *grants) releasing(h *driver.Hold) releasing {
+// releasing returns the grant of a hold whose count is being lowered, or nil: then the nodes know
+// nothing of it, unless it is released there already. From then on, a hold without a count is not
+// restored.
+func (g *grants) releasing(h *driver.Hold) *grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.held[keyOf(h)]
-	if known == nil {
-		return releasing{hold: nodeHold{asked(h), ownerNames{owner: h.Owner}}}
-	}
-	if h.Count == 0 {
+	if known != nil && h.Count == 0 {
 		known.released = true
 		if h.Keep == 0 {
 			known.outcomes.end()
 		}
 	}
-	return releasing{nodeHold{asked(h), known.hold.names}, known.outcomes}
-}
-
-// alive returns the token and the TTL of a grant, and until when it may be restored at a node
-// that has lost it. alive is false if it must not be.
-func (g *grants) alive(known *grant) (token int64, ttl time.Duration, by time.Time, alive bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return known.token, known.ttl, known.by, !known.released && time.Now().Before(known.by)
+	return known
 }
 
 // ofLeases returns the grant of each lease; nil for a lease that was not granted here.
@@ -135,20 +115,18 @@ func (g *grants) keep(h *driver.Hold, a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := keyOf(h)
-	known := g.held[key]
-	if known == nil {
+	if known := g.held[key]; known == nil || known.outcomes != a.outcomes {
 		g.makeRoom()
-		known = &grant{hold: a.hold, outcomes: a.outcomes}
-		g.held[key] = known
+		g.held[key] = &grant{hold: a.hold, outcomes: a.outcomes}
 	}
-	known.token, known.ttl = a.answer.Token, a.hold.TTL
-	known.by = a.asked.Add(shorter(a.answer.First, a.hold.TTL))
+	by := a.asked.Add(shorter(a.answer.First, a.hold.TTL))
+	g.held[key].terms = terms{token: a.answer.Token, ttl: a.hold.TTL, by: by}
 }
 
 // makeRoom drops the grants that are over without a release. It searches for them
 // whenever there are twice as many as it left the last time.
 func (g *grants) makeRoom() {
-	if len(g.held) < g.prune {
+	if len(g.held) < max(leastPrune, g.prune) {
 		return
 	}
 	now := time.Now()
@@ -157,7 +135,7 @@ func (g *grants) makeRoom() {
 			delete(g.held, key)
 		}
 	}
-	g.prune = max(leastPrune, 2*len(g.held))
+	g.prune = 2 * len(g.held)
 }
 
 // forget drops a grant.

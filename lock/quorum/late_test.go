@@ -200,3 +200,22 @@ func TestRepeatedReleaseIsOneLeftover(t *testing.T) {
 		require.Equal(t, 2, releases)
 	})
 }
+
+// A release of what no majority has granted needs no node: each grant of a minority is released by
+// the store itself.
+func TestReleaseOfNoGrantAsksNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		behave(all, []behaviour{grants, out, out})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		_, err := store.Acquire(t.Context(), h)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		h.Count = 0
+		held, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.False(t, held)
+		synctest.Wait()
+		require.Zero(t, holders(all, "a"))
+	})
+}

@@ -18,9 +18,6 @@ import (
 // Each node knows another name. A server that is two nodes grants a lock to one of the
 // two names and refuses the other: it has one vote.
 type ownerNames struct {
-	// owner is the name at all nodes, for a hold that was not granted by this store.
-	owner string
-
 	client string // the part of an owner's name before the colon
 	number int64  // the rest; its lowest bits are zero and take the node's index
 }
@@ -39,9 +36,6 @@ func newAlias(owner string) ownerNames {
 
 // at returns the name by which a node knows the owner.
 func (o ownerNames) at(n *node) string {
-	if o.client == "" {
-		return o.owner
-	}
 	return o.client + ":" + strconv.FormatInt(o.number|int64(n.index), 10)
 }
 

@@ -44,8 +44,6 @@ func (o *ownRelease) cancel(since time.Time) (missed bool) {
 // for the attempt that began at asked and that n knows by alias.
 func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
-		sub.mu.Lock()
-		defer sub.mu.Unlock()
 		sub.ownReleases[n.index].expect(alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
 	})
 }
@@ -54,8 +52,6 @@ func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
 // A message that was ignored in its place came from another client.
 func (l *listeners) notHeld(name, alias string, n *node) {
 	l.each(name, func(sub *subscription) {
-		sub.mu.Lock()
-		defer sub.mu.Unlock()
 		if sub.ownReleases[n.index].alias == alias {
 			sub.resume(n.index, time.Time{})
 		}
@@ -68,8 +64,6 @@ func (l *listeners) notHeld(name, alias string, n *node) {
 // attempt's release.
 func (l *listeners) refused(name, alias string, n *node, asked time.Time) {
 	l.each(name, func(sub *subscription) {
-		sub.mu.Lock()
-		defer sub.mu.Unlock()
 		own := &sub.ownReleases[n.index]
 		own.refused, own.refusedAt = alias, time.Now()
 		if own.alias != alias {

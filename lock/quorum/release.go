@@ -26,11 +26,14 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	}
 	defer s.work.Done()
 	known := s.grants.releasing(h)
-	sent := time.Now()
+	if known == nil {
+		return false, nil
+	}
+	hold, sent := nodeHold{asked(h), known.hold.names}, time.Now()
 	v := s.newVotes("release", h.Name)
 	by := bounded(ctx, sent.Add(s.limit(h.TTL)))
 	v.ask(ctx, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.Release(ctx, known.hold.at(n))
+		held, err := n.Release(ctx, hold.at(n))
 		return heldBallot(held), err
 	})
 	keep := h.Count == 0 && h.Keep > 0
@@ -39,8 +42,8 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	})
 	v.linger(ctx)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
-	if h.Count == 0 && !keep && known.outcomes != nil {
-		s.cleanUp(known, sent, held, v)
+	if h.Count == 0 && !keep {
+		s.cleanUp(hold, known.outcomes, sent, held, v)
 	}
 	if v.answered() < s.majority || keep && !v.won() && !v.blocked(NotHeld) {
 		return false, v.failure(context.Cause(ctx))
@@ -55,18 +58,18 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // nodes that have not answered, and nodes where a request for the hold may still arrive.
 // Such a request is one without a reply so far. At a node that did not know a hold which
 // others knew, it may also be an acquisition, or a restoration after the node's restart.
-func (s *Store) cleanUp(known releasing, sent time.Time, held bool, v *votes) {
-	inFlight := sent.Add(s.limit(known.hold.TTL) + driver.MaxLateness)
+func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v *votes) {
+	inFlight := sent.Add(s.limit(hold.TTL) + driver.MaxLateness)
 	v.each(func(n *node, b ballot) {
-		final := known.outcomes.final(n, sent)
+		final := f.final(n, sent)
 		if b.said != Done && held && final.Before(inFlight) {
 			final = inFlight
 		}
 		switch {
 		case b.said == Failed:
-			n.cleanup.follow(known.hold.at(n), final)
+			n.cleanup.follow(hold.at(n), final)
 		case !final.IsZero():
-			n.cleanup.check(known.hold.at(n), final)
+			n.cleanup.check(hold.at(n), final)
 		}
 	})
 }

@@ -184,23 +184,23 @@ func (s *Store) restore(n *node, missing []*grant) {
 // restoreOne restores one grant. The request's deadline is the grant's end: another owner
 // may have had the lock afterwards.
 func (s *Store) restoreOne(n *node, g *grant) error {
-	token, ttl, by, alive := s.grants.alive(g)
-	if !alive {
+	now, t := time.Now(), s.grants.termsOf(g)
+	if t.released || !now.Before(t.by) {
 		return nil
 	}
-	hold := g.hold.at(n)
-	hold.TTL = ttl
-	hold.Count = 1 // a later count replaces it
-	if limit := time.Now().Add(s.limit(hold.TTL)); limit.Before(by) {
-		by = limit
+	hold, by := g.hold.at(n), now.Add(s.limit(t.ttl))
+	if t.by.Before(by) {
+		by = t.by
 	}
+	hold.TTL = t.ttl
+	hold.Count = 1 // a later count replaces it
 	return n.request(s, by, func(ctx context.Context) error {
 		answer, err := n.Acquire(ctx, hold)
 		if g.outcomes.answered(n, err, by) {
 			n.cleanup.end(g.hold.none(n), finalFor(err, by))
 		}
-		if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < token {
-			_, err = n.fencer.Fence(ctx, hold, token)
+		if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < t.token {
+			_, err = n.fencer.Fence(ctx, hold, t.token)
 		}
 		return err
 	})

@@ -19,36 +19,34 @@ import (
 // it knows only if it is the same server. The requests need only the rights that locks
 // need.
 type serverPairs struct {
-	mu      sync.Mutex
-	known   map[[2]int]bool // guarded by mu; pairs of nodes: true for one server
-	unknown int             // guarded by mu; how many pairs are not known to be two servers
+	total int // how many there are
+
+	mu    sync.Mutex
+	same  map[[2]int]bool // guarded by mu; of those that are known: true for one server
+	apart int             // guarded by mu; how many of them are two servers
 }
 
 func (t *serverPairs) init(nodes int) {
-	t.known = make(map[[2]int]bool)
-	t.unknown = nodes * (nodes - 1) / 2
+	t.same, t.total = make(map[[2]int]bool), nodes*(nodes-1)/2
 }
 
 // complete reports whether all nodes are known to be different servers.
 func (t *serverPairs) complete() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.unknown == 0
+	return t.apart == t.total
 }
 
 // set records whether two nodes are one server.
 func (t *serverPairs) set(i, j int, same bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	pair := [2]int{min(i, j), max(i, j)}
-	was, known := t.known[pair]
-	two, wereTwo := !same, known && !was
-	t.known[pair] = same
-	switch {
-	case two && !wereTwo:
-		t.unknown--
-	case !two && wereTwo:
-		t.unknown++
+	t.same[[2]int{min(i, j), max(i, j)}] = same
+	t.apart = 0
+	for _, same := range t.same {
+		if !same {
+			t.apart++
+		}
 	}
 }
 
@@ -56,7 +54,7 @@ func (t *serverPairs) set(i, j int, same bool) {
 func (t *serverPairs) distinct(i, j int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	same, known := t.known[[2]int{min(i, j), max(i, j)}]
+	same, known := t.same[[2]int{min(i, j), max(i, j)}]
 	return known && !same
 }
 
@@ -80,10 +78,10 @@ func (t *serverPairs) found(v *votes) error {
 	t.note(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.unknown == 0 {
+	if t.apart == t.total {
 		return nil
 	}
-	for pair, same := range t.known {
+	for pair, same := range t.same {
 		if same {
 			return fmt.Errorf("nodes %d and %d are %w", pair[0], pair[1], ErrSameServer)
 		}
@@ -99,6 +97,9 @@ func (s *Store) verifyServers(a *attempt) {
 	}
 	s.work.Go(func() {
 		a.gather(context.Background(), func() bool { return false })
+		if a.outcomes.ended() {
+			return // a late grant may have come after the release
+		}
 		s.pairs.note(a.votes)
 		s.compare(context.Background(), time.Now().Add(s.limit(a.hold.TTL)), a)
 	})
@@ -135,9 +136,7 @@ func (s *Store) compare(ctx context.Context, by time.Time, a *attempt) {
 		}
 		return struct{}{}, nil
 	})
-	for range refused {
-		<-p.replies
-	}
+	p.gather(context.WithoutCancel(ctx), func(reply[struct{}]) {}, func() bool { return false })
 }
 
 // compareTwo asks a node for a further hold of the owner that another node has granted

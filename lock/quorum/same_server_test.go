@@ -123,3 +123,34 @@ func TestDatabasesOfOneServerAreRefused(t *testing.T) {
 	_, err := quorum.New(nodes, quorum.Config{})
 	require.ErrorContains(t, err, "stores 0 and 1 use databases 0 and 1")
 }
+
+// A server whose second name is slow is detected, although it grants a lock under that name once the
+// caller has released it.
+func TestSlowTwinIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(2)
+		stores = append(stores, slow{&alias{all[0]}})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		cycle := func() error {
+			h := hold("me:1")
+			_, err := store.Acquire(t.Context(), h)
+			h.Count = 0
+			_, _ = store.Release(t.Context(), h)
+			pass(nodeTimeout)
+			return err
+		}
+		for range 3 {
+			require.NoError(t, cycle(), "by the two others")
+		}
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		require.ErrorIs(t, cycle(), quorum.ErrSameServer)
+	})
+}
+
+// slow is a store whose acquisitions take a while to arrive.
+type slow struct{ *alias }
+
+func (s slow) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	time.Sleep(nodeTimeout / 2)
+	return s.alias.AcquireProposing(ctx, h, token)
+}

@@ -76,7 +76,8 @@ func New(stores []driver.Store, c Config) (*Store, error) {
 		n.fencer = fencer
 		s.fencing = s.fencing && ok
 	}
-	s.grants.init()
+	s.listeners.subs = make(map[string]map[*subscription]struct{})
+	s.grants.held = make(map[holdKey]*grant)
 	s.pairs.init(len(stores))
 	return s, nil
 }

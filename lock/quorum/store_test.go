@@ -117,11 +117,14 @@ func (*nodeError) Error() string { return "a node's error" }
 func TestErrorsOfNodesAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		_, err := store.Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		synctest.Wait()
 		for i, b := range all {
 			b.set(func(string, *driver.Hold) mishap { return mishap{err: &nodeError{i}} })
 		}
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		_, err := store.Acquire(t.Context(), hold("me:1"))
+		_, err = store.Acquire(t.Context(), hold("me:2"))
 		var found *nodeError
 		require.ErrorAs(t, err, &found)
 		require.NotErrorIs(t, err, driver.ErrUnavailable, "it does not pass by itself")

@@ -55,9 +55,6 @@ type listeners struct {
 func (l *listeners) add(sub *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.subs == nil {
-		l.subs = make(map[string]map[*subscription]struct{})
-	}
 	if l.subs[sub.name] == nil {
 		l.subs[sub.name] = make(map[*subscription]struct{})
 	}
@@ -73,12 +70,16 @@ func (l *listeners) remove(sub *subscription) {
 	}
 }
 
-// each calls f for every subscription to the lock called name.
+// each calls f, with its mu held, for every subscription to the lock called name.
 func (l *listeners) each(name string, f func(*subscription)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for sub := range l.subs[name] {
-		f(sub)
+		sub.mu.Lock()
+		if !sub.closed {
+			f(sub)
+		}
+		sub.mu.Unlock()
 	}
 }
 
@@ -86,9 +87,7 @@ func (l *listeners) each(name string, f func(*subscription)) {
 // a majority. A late reply to an earlier attempt changes nothing.
 func (l *listeners) lacked(name string, asked time.Time, nodes int) {
 	l.each(name, func(sub *subscription) {
-		sub.mu.Lock()
-		defer sub.mu.Unlock()
-		if asked.Before(sub.asked) || sub.closed {
+		if asked.Before(sub.asked) {
 			return
 		}
 		sub.asked, sub.missing = asked, nodes
@@ -147,7 +146,7 @@ func (sub *subscription) receive(node int) {
 
 // resume counts a message that was ignored by mistake. The caller holds mu.
 func (sub *subscription) resume(node int, since time.Time) {
-	if missed := sub.ownReleases[node].cancel(since); missed && !sub.closed {
+	if missed := sub.ownReleases[node].cancel(since); missed {
 		sub.note(node)
 	}
 }
