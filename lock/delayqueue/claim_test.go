@@ -64,8 +64,8 @@ func TestClaimIsRepeated(t *testing.T) {
 		assert.Equal(t, []string{"0", "1", "2", "3"}, ids(first))
 		other := claimant(t, q, "other")
 		other.config.TTL = time.Hour
-		for i, word := range map[int]string{1: actionDone, 3: actionBack} {
-			outcome, err := q.settler.settle(settlement{action: word, id: first[i].ID, token: first[i].Token})
+		for i, word := range map[int]Outcome{1: Done, 3: Returned} {
+			outcome, err := q.settler.settle(settlement{Delivery: first[i], as: word})
 			require.NoError(t, err)
 			require.EqualValues(t, 1, outcome)
 		}
@@ -152,7 +152,6 @@ func TestEndedLeaseIsNotBegun(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Duration(i) * time.Minute)
 			w.busy.Add(1)
-			w.handling.Add(1)
 			w.attend(t.Context(), d)
 		}
 		assert.Equal(t, 1, begun)
@@ -164,21 +163,21 @@ func TestEndedLeaseIsNotBegun(t *testing.T) {
 func TestSettlementAfterTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w, other := claimant(t, q, "w"), claimant(t, q, "other")
-		says := func(word string, d *Delivery) int64 {
-			outcome, err := q.settler.settle(settlement{action: word, id: d.ID, token: d.Token})
+		says := func(word Outcome, d *Delivery) int64 {
+			outcome, err := q.settler.settle(settlement{Delivery: d, as: word})
 			require.NoError(t, err)
 			return outcome
 		}
 		claimed := w.get(t, 4)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, other.get(t, 0), "they are taken back and wait")
-		for _, word := range []string{actionRetry, actionBack, actionDead} {
+		for _, word := range []Outcome{Retried, Returned, Buried} {
 			assert.EqualValues(t, 2, says(word, claimed[0]), word)
 		}
-		assert.EqualValues(t, 1, says(actionDone, claimed[1]))
+		assert.EqualValues(t, 1, says(Done, claimed[1]))
 		theirs := other.get(t, 3)
 		assert.Equal(t, []string{"0", "2", "3"}, ids(theirs))
-		for _, word := range []string{actionDone, actionRetry, actionBack, actionDead} {
+		for _, word := range []Outcome{Done, Retried, Returned, Buried} {
 			assert.EqualValues(t, 0, says(word, claimed[2]), word)
 		}
 		reply, err := q.once(t.Context(), renewScript, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
@@ -186,10 +185,10 @@ func TestSettlementAfterTheLease(t *testing.T) {
 		assert.Equal(t, []any{int64(-1), int64(1), int64(0)}, reply, "nor is its lease renewed")
 
 		// A later message of the same name is another one.
-		assert.EqualValues(t, 1, says(actionDone, theirs[2]))
+		assert.EqualValues(t, 1, says(Done, theirs[2]))
 		_, err = q.Put(t.Context(), Message{ID: "3"})
 		require.NoError(t, err)
-		assert.EqualValues(t, 0, says(actionDone, claimed[3]))
+		assert.EqualValues(t, 0, says(Done, claimed[3]))
 	})
 }
 
@@ -205,7 +204,7 @@ func TestSettlementOfDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, revived)
 		for i, want := range []int64{0, 1} {
-			outcome, err := q.settler.settle(settlement{action: actionDone, id: claimed[i].ID, token: claimed[i].Token})
+			outcome, err := q.settler.settle(settlement{Delivery: claimed[i], as: Done})
 			require.NoError(t, err)
 			assert.Equal(t, want, outcome)
 		}

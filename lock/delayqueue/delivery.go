@@ -44,13 +44,25 @@ func (d *Delivery) Until() time.Time {
 // that has just resumed.
 func (d *Delivery) Valid() bool { return d.lease != nil && d.lease.Valid() }
 
-// gone reports whether the server has ended the lease before its time was over.
-func (d *Delivery) gone() bool {
+// lost returns why the lease is over, or nil.
+func (d *Delivery) lost() error {
 	if d.lease == nil {
-		return false
+		return ErrLost
 	}
-	lost, ok := errors.AsType[*renewal.LostError](d.lease.Err())
-	return ok && lost.Cause == renewal.Deleted
+	return d.lease.Err()
+}
+
+// release ends the renewal of the lease. One that is in flight finds no lease to renew.
+func (d *Delivery) release() {
+	if d.lease != nil {
+		_ = d.lease.Stop(ended()) // without waiting for the renewal in flight
+	}
+}
+
+// deleted reports whether the server has ended a lost lease before its time was over.
+func deleted(lost error) bool {
+	l, ok := errors.AsType[*renewal.LostError](lost)
+	return ok && l.Cause == renewal.Deleted
 }
 
 // Outcome is the result of a [Delivery].

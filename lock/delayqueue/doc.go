@@ -106,5 +106,8 @@ package delayqueue
 // Planted: 35, 36, 49.
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
-// Tests: timing_test.go, faults_test.go.
-// Planted: 38.
+// Tests: timing_test.go, faults_test.go, promises_test.go.
+// Planted: 38, 267, 268, 269.
+//
+// Messages to users' loggers: lock/internal/logging/logger.go.
+// Tests: logger_test.go, lock/internal/logging/logger_test.go.

@@ -21,122 +21,96 @@ const maxError = 1 << 10
 // also gives back messages whose lease is over, and returns the reason.
 func (w *worker) begin(c claim) (refused error) {
 	for _, d := range c.deliveries {
-		if err := w.beginOne(d, c.asked); err != nil {
+		ctx, cancel := context.WithCancelCause(w.base)
+		lease, err := w.engine.watchdog.Watch(renewal.Spec{
+			Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
+			TTL: w.config.TTL, Granted: c.asked, MaxHold: w.config.MaxHold,
+			OnLost: cancel,
+		})
+		if err != nil {
 			refused = err
 		}
+		d.lease = lease
+		w.busy.Add(1)
+		w.queue.handling.Add(1)
+		go func() {
+			defer cancel(nil)
+			w.attend(ctx, d)
+		}()
 	}
 	return refused
 }
 
-func (w *worker) beginOne(d *Delivery, asked time.Time) error {
-	w.busy.Add(1)
-	w.queue.handling.Add(1)
-	w.handling.Add(1)
-	ctx, cancel := context.WithCancelCause(w.base)
-	lease, err := w.engine.watchdog.Watch(renewal.Spec{
-		Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
-		TTL: w.config.TTL, Granted: asked, MaxHold: w.config.MaxHold,
-		OnLost: func(err error) { cancel(err) },
-	})
-	d.lease = lease
-	go func() {
-		defer cancel(nil)
-		w.attend(ctx, d)
-	}()
-	return err
-}
-
-// attend handles a message while its lease runs, unless the worker is ending. The process
-// may have been frozen, or without a processor for long, since the claim.
+// attend handles a message while its lease runs, unless the worker is ending, and sends the
+// outcome to the server, which keeps the lease until it has that.
 func (w *worker) attend(ctx context.Context, d *Delivery) {
-	defer w.end()
-	if w.ending.Err() != nil || !d.Valid() {
-		w.giveBack(d)
-		return
-	}
-	w.handle(ctx, d)
-}
-
-// end removes a message from the worker's counts.
-func (w *worker) end() {
-	w.busy.Add(-1)
-	w.queue.handling.Add(-1)
-	w.handling.Done()
-	w.notify()
-}
-
-// giveBack returns a message that was not handled to the queue.
-func (w *worker) giveBack(d *Delivery) {
-	st := settlement{action: actionBack, id: d.ID, token: d.Token}
-	outcome := w.settle(d, st)
-	w.report(Report{Delivery: d, Outcome: outcome})
-}
-
-// handle runs the handler, and sends its outcome to the server. The lease is kept until
-// the server has the outcome.
-func (w *worker) handle(ctx context.Context, d *Delivery) {
-	begun := time.Now()
-	r := Report{Delivery: d, Err: &lock.PanicError{}} // remains after runtime.Goexit
-	st := settlement{id: d.ID, token: d.Token}
 	defer func() {
-		r.Outcome = w.settle(d, st)
+		w.queue.handling.Add(-1)
+		w.busy.Add(-1)
+		w.notify()
+	}()
+	r, st := Report{Delivery: d}, settlement{Delivery: d, as: Returned}
+	defer func() {
+		r.Outcome = w.settle(st)
 		w.report(r)
 	}()
+	// The process may have been frozen, or without a processor for long, since the claim.
+	if w.ending.Err() != nil || !d.Valid() {
+		return
+	}
+	begun := time.Now()
+	r.Err = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			r.Err = &lock.PanicError{Value: p, Stack: debug.Stack()}
-			w.queue.log.Error("delayqueue: panic in a handler", "queue", w.queue.name,
-				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			r.Err = w.panicked("a handler", d, p)
 		}
 		r.Took = time.Since(begun)
-		w.decide(&st, d, r.Err)
+		w.decide(&st, r.Err)
 	}()
 	theirs := *d
 	r.Err = w.handler(ctx, &theirs)
 }
 
+// panicked logs a panic in a user's function.
+func (w *worker) panicked(where string, d *Delivery, value any) error {
+	stack := debug.Stack()
+	w.queue.log.Error("delayqueue: panic in "+where, "queue", w.queue.name,
+		"id", d.ID, "panic", fmt.Sprint(value), "stack", string(stack))
+	return &lock.PanicError{Value: value, Stack: stack}
+}
+
 // decide completes the settlement for a handler's error. The error's methods and the
 // backoff are users' code, and may panic or call runtime.Goexit.
-func (w *worker) decide(st *settlement, d *Delivery, err error) {
-	st.action = actionDone
+func (w *worker) decide(st *settlement, err error) {
+	st.as = Done
 	if err == nil {
 		return
 	}
-	st.action, st.after = actionRetry, DefaultMaxBackoff.Milliseconds() // remains after a panic
-	if w.isLast(d) {
-		st.action = actionDead
+	st.as, st.after = Retried, DefaultMaxBackoff.Milliseconds() // remains after a panic
+	if w.config.MaxAttempts > 0 && st.Attempt >= w.config.MaxAttempts {
+		st.as = Buried
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.log.Error("delayqueue: panic in an error or in WorkerConfig.Backoff", "queue", w.queue.name,
-				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			_ = w.panicked("an error or in WorkerConfig.Backoff", st.Delivery, p)
 		}
 	}()
-	st.err = clip(err.Error())
+	text := err.Error()
+	st.err = strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 	var v *verdict
 	_, panicked := err.(*lock.PanicError) //nolint:errorlint // a verdict may wrap one
 	explicit := !panicked && errors.As(err, &v)
 	switch {
 	case explicit && v.reject:
-		st.action = actionDead
+		st.as = Buried
 	case w.base.Err() != nil:
-		st.action = actionBack // the handler was stopped and has not failed
-	case st.action == actionDead:
+		st.as = Returned // the handler was stopped and has not failed
+	case st.as == Buried:
 	case explicit:
 		st.after = ceilMillis(min(v.after, MaxDelay))
 	default:
-		st.after = ceilMillis(min(max(0, w.config.Backoff(d.Attempt, err)), MaxDelay))
+		st.after = ceilMillis(min(max(0, w.config.Backoff(st.Attempt, err)), MaxDelay))
 	}
-}
-
-// isLast reports whether this was the message's last attempt.
-func (w *worker) isLast(d *Delivery) bool {
-	return w.config.MaxAttempts > 0 && d.Attempt >= w.config.MaxAttempts
-}
-
-// clip returns the part of an error text that is kept: valid UTF-8 of at most maxError.
-func clip(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 }
 
 // settle sends a settlement to the server until it answers: while the lease lasts, and
@@ -145,56 +119,33 @@ func clip(text string) string {
 //
 // An earlier attempt whose reply was lost may have been applied. It was, if the message
 // has left this worker although its lease lasts.
-func (w *worker) settle(d *Delivery, st settlement) Outcome {
-	defer w.release(d)
-	maybeApplied := false // an earlier attempt may have been applied
+func (w *worker) settle(st settlement) Outcome {
+	defer st.release()
+	maybeApplied := false // by an earlier attempt
 	var expired time.Time // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
-		if expired.IsZero() && (d.lease == nil || d.lease.Err() != nil) {
+		lost := st.lost()
+		if expired.IsZero() && lost != nil {
 			expired = time.Now()
 		}
 		switch {
-		case err == nil && answer == 1, err == nil && maybeApplied && d.Valid(), maybeApplied && d.gone():
-			return outcomeOf(st.action)
+		case err == nil && answer == 1, maybeApplied && (err == nil && st.Valid() || deleted(lost)):
+			return st.as
 		case err == nil:
 			return Forfeited
-		case !expired.IsZero() && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
+		case lost != nil && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
 			w.queue.log.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
-				"queue", w.queue.name, "id", d.ID, "became", st.action, "err", err)
+				"queue", w.queue.name, "id", st.ID, "outcome", st.as, "err", err)
 			return Forfeited
 		}
 		maybeApplied = maybeApplied || !errors.Is(err, lock.ErrNotDone)
 		held := w.ending
-		if expired.IsZero() {
-			held = d.lease.Context() // its end leaves time for one request
+		if lost == nil {
+			held = st.lease.Context() // its end leaves time for one request
 		}
 		pause(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
 	}
-}
-
-// outcomeOf returns the outcome of a settlement that was applied.
-func outcomeOf(action string) Outcome {
-	switch action {
-	case actionDone:
-		return Done
-	case actionRetry:
-		return Retried
-	case actionDead:
-		return Buried
-	}
-	return Returned
-}
-
-// release ends the renewal of a lease. A renewal that is in flight finds no lease to
-// renew.
-func (w *worker) release(d *Delivery) {
-	if d.lease == nil {
-		return
-	}
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = d.lease.Stop(over) // without waiting for the renewal in flight
 }
 
 func (w *worker) report(r Report) {
@@ -203,8 +154,7 @@ func (w *worker) report(r Report) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.queue.log.Error("delayqueue: panic in WorkerConfig.Report", "queue", w.queue.name,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			_ = w.panicked("WorkerConfig.Report", r.Delivery, p)
 		}
 	}()
 	w.config.Report(r)

@@ -153,7 +153,7 @@ func (m *model) do(ctx context.Context, o operation) error {
 	if o.What == "renew" {
 		return m.renew(ctx, d)
 	}
-	return m.say(o.What, d, o.Instant)
+	return m.say(Outcome(slices.Index(actions[:], o.What)), d, o.Instant)
 }
 
 func differ(got, want error) error {
@@ -221,27 +221,27 @@ func (m *model) nextLook(pause time.Duration) error {
 	return nil
 }
 
-func (m *model) say(word string, d *Delivery, d2 time.Duration) error {
+func (m *model) say(as Outcome, d *Delivery, d2 time.Duration) error {
 	known, want := m.messages[d.ID], int64(1)
 	switch {
 	case known == nil || known.token != d.Token:
 		want = 0
-	case word == actionDone:
+	case as == Done:
 		delete(m.messages, d.ID)
 	case known.place != "leased":
 		want = 2
-	case word == actionRetry:
+	case as == Retried:
 		known.due = after(d2)
 		known.put("due", known.due)
-	case word == actionDead:
+	case as == Buried:
 		known.put("dead", now())
 	default:
 		known.attempt--
 		known.put("due", known.due)
 	}
-	got, err := m.queue.settler.settle(settlement{action: word, id: d.ID, token: d.Token, after: ceilMillis(d2), err: "failed"})
+	got, err := m.queue.settler.settle(settlement{Delivery: d, as: as, after: ceilMillis(d2), err: "failed"})
 	if err == nil && got != want {
-		err = fmt.Errorf("%s of %s is answered by %d, want %d", word, d.ID, got, want)
+		err = fmt.Errorf("%v of %s is answered by %d, want %d", as, d.ID, got, want)
 	}
 	return err
 }

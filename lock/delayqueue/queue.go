@@ -157,10 +157,15 @@ func (q *Queue) Name() string { return q.name }
 // of the lease has passed. It does not wait for handlers, and always returns nil. See
 // [Queue.Shutdown].
 func (q *Queue) Close() error {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = q.Shutdown(ended) // it reports the handlers that still run
+	_ = q.Shutdown(ended()) // it reports the handlers that still run
 	return nil
+}
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // Shutdown ends the queue gracefully: it ends every [Queue.Work], as the end of its context

@@ -9,21 +9,15 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 )
 
-// The actions of settle.lua.
-const (
-	actionDone  = "done"
-	actionRetry = "retry"
-	actionDead  = "dead"
-	actionBack  = "back"
-)
+// actions are those of settle.lua.
+var actions = [outcomes]string{Done: "done", Retried: "retry", Buried: "dead", Returned: "back"}
 
 // settlement is what a worker asks the server to do with a message that it had claimed.
 type settlement struct {
-	action string
-	id     string
-	token  int64
-	after  int64  // ms, with retry
-	err    string // with retry and dead
+	*Delivery
+	as    Outcome
+	after int64  // ms, if Retried
+	err   string // if Retried or Buried
 
 	// outcome is the server's reply, or failure the reason for its absence, once settled
 	// is closed.
@@ -86,7 +80,7 @@ func (s *settler) send() {
 func (s *settler) sendSome(some []*settlement) error {
 	args := make([]any, 0, 5*len(some))
 	for _, st := range some {
-		args = append(args, st.action, st.id, st.token, st.after, st.err)
+		args = append(args, actions[st.as], st.ID, st.Token, st.after, st.err)
 	}
 	// Not bounded by a worker's context: most settlements come when the worker ends.
 	reply, err := s.queue.once(context.Background(), settleScript, args...)
@@ -102,7 +96,7 @@ func (s *settler) sendSome(some []*settlement) error {
 func (s *settler) answer(some []*settlement, outcomes []int64, err error) {
 	for i, st := range some {
 		if err != nil {
-			st.failure = fmt.Errorf("delayqueue: %q: message %q: %w", s.queue.name, st.id, err)
+			st.failure = fmt.Errorf("delayqueue: %q: message %q: %w", s.queue.name, st.ID, err)
 		} else {
 			st.outcome = outcomes[i]
 		}

@@ -3,9 +3,7 @@ package delayqueue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -117,16 +115,13 @@ type worker struct {
 	// again: the reply to that claim was lost.
 	again bool
 
-	// wake makes the worker check its state. Any goroutine may send.
-	wake chan struct{}
-	// notified: a message may be due earlier than the worker knows. Any goroutine may
-	// set it.
-	notified atomic.Bool
+	// wake makes the worker check its state. news does that if a message may be due earlier
+	// than the worker knows. Any goroutine may send.
+	wake, news chan struct{}
 	// busy counts the messages in hand. Any goroutine may change it.
-	busy     atomic.Int64
-	handling sync.WaitGroup
+	busy atomic.Int64
 
-	alarm *wheel.Timer
+	alarm wheel.Timer
 	// next is when to poll. rest is the earliest time for that, also after a
 	// notification.
 	next, rest time.Time
@@ -165,7 +160,7 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	}
 	w := &worker{
 		queue: q, engine: e, handler: h, config: c,
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 	w.renameClaims()
 	ending, end := context.WithCancelCause(ctx)
@@ -174,36 +169,37 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	w.ending = ending
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
-	w.alarm = new(wheel.Timer)
 	w.alarm.InitOnWorker(e.wheel, w.notify)
 	defer w.alarm.Cancel()
 	return w.run()
 }
 
 // notify makes the worker check its state.
-func (w *worker) notify() {
+func (w *worker) notify() { signal(w.wake) }
+
+// signal sends to a channel that has room for one.
+func signal(to chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
 
 // run works until the end.
 func (w *worker) run() error {
-	defer w.unsubscribe()
 	var err error
 	for w.ending.Err() == nil && err == nil {
-		now := time.Now()
-		if w.notified.Swap(false) {
-			w.next = now
-		}
-		if w.room() > 0 && !now.Before(w.next) && !now.Before(w.rest) {
+		if w.room() > 0 && !time.Now().Before(w.next) {
 			err = w.poll()
-			continue
+		} else {
+			err = w.sleep()
 		}
-		err = w.sleep()
 	}
-	return errors.Join(err, w.windUp())
+	w.windUp()
+	if w.subscription != nil {
+		w.subscription.Close()
+	}
+	return err
 }
 
 // room returns how many more messages the worker can take.
@@ -212,16 +208,17 @@ func (w *worker) room() int { return w.config.Concurrency - int(w.busy.Load()) }
 // sleep waits until there may be work.
 func (w *worker) sleep() error {
 	if w.room() > 0 {
-		at := w.next
-		if w.rest.After(at) {
-			at = w.rest
-		}
-		if _, err := w.alarm.ArmAt(at); err != nil && w.queue.closed.Err() == nil { // after that, ending follows
+		if _, err := w.alarm.ArmAt(w.next); err != nil && w.queue.closed.Err() == nil { // after that, ending follows
 			return fmt.Errorf("delayqueue: %q: the timer for due messages failed: %w", w.queue.name, err)
 		}
 	}
 	select {
 	case <-w.wake:
+	case <-w.news:
+		w.next = time.Now()
+		if w.rest.After(w.next) {
+			w.next = w.rest
+		}
 	case <-w.ending.Done():
 	}
 	return nil
@@ -279,8 +276,7 @@ func (w *worker) subscribe() {
 	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
 	defer cancel()
 	subscription, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
-		w.notified.Store(true)
-		w.notify()
+		signal(w.news)
 	})
 	if err != nil {
 		w.subscribeAt = time.Now().Add(mostPause)
@@ -291,14 +287,8 @@ func (w *worker) subscribe() {
 	w.subscription = subscription
 }
 
-func (w *worker) unsubscribe() {
-	if w.subscription != nil {
-		w.subscription.Close()
-	}
-}
-
 // windUp waits for the handlers, and ends their contexts after Grace.
-func (w *worker) windUp() error {
+func (w *worker) windUp() {
 	if w.again {
 		w.recover()
 	}
@@ -308,8 +298,9 @@ func (w *worker) windUp() error {
 	case grace > 0:
 		defer time.AfterFunc(grace, func() { w.cut(ErrClosed) }).Stop()
 	}
-	w.handling.Wait()
-	return nil
+	for w.busy.Load() > 0 {
+		<-w.wake
+	}
 }
 
 // recover gives back the messages of the last claim, if its reply was lost. That takes a
