@@ -357,6 +357,27 @@ func makefile(t *testing.T) string {
 	return string(text)
 }
 
+// In a clone whose path has blanks, every target quotes it, and is a rule of its own.
+func TestMakefileInAFolderWithBlanks(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "lease wheel")
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, ".ci", "tools"), 0o700))
+	for path, text := range map[string]string{"Makefile": makefile(t), ".ci/tools/go.mod": "", ".ci/tools/go.sum": ""} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, filepath.FromSlash(path)), []byte(text), 0o600))
+	}
+	targets := regexp.MustCompile(`(?m)^[a-z-]+:`).FindAllString(makefile(t), -1)
+	assert.Greater(t, len(targets), 20)
+	args := []string{"--dry-run", "--always-make", "--directory", folder}
+	for _, target := range targets {
+		args = append(args, strings.TrimSuffix(target, ":"))
+	}
+	out, err := exec.Command("make", args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.NotContains(t, string(out), "warning: ")
+	commands := regexp.MustCompile(`(?m)^make: .*|'[^'\n]*'`).ReplaceAllString(string(out), "") // quoted, or of make itself
+	assert.NotContains(t, commands, "lease wheel")
+}
+
 // The command accepts the forms of URLs that the manual has.
 func TestURLBlock(t *testing.T) {
 	t.Parallel()
