@@ -24,8 +24,8 @@ type failStop struct {
 // longer. The end of Run's context is no loss. [lock.Locker.Close] is one: let Run return before.
 //
 // The process prints the reason to standard error and exits with code 76; deferred functions do
-// not run. A process that was stopped, or suspended with its machine, has the grace from when
-// it continues. A grace of 0 ends it once the loss is noticed; a negative one panics.
+// not run. A process that is stopped, or suspended with its machine, as the lease ends has the
+// grace from when it continues. A grace of 0 ends it once the loss is noticed; a negative one panics.
 func (e *Election) FailStop(grace time.Duration) *Election {
 	if grace < 0 {
 		panic("elect: FailStop: the grace is negative")
@@ -46,10 +46,8 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 		case <-done:
 			return
 		}
-		timer := time.NewTimer(f.grace)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(f.grace):
 		case <-done:
 			return
 		}

@@ -27,13 +27,12 @@ type Store struct {
 
 	listeners listeners
 
-	mu     sync.Mutex
-	closed bool
+	mu sync.Mutex
 	// work counts running calls and their background work. It is added to from outside
-	// under mu, while not closed.
+	// under mu, while the store is open.
 	work sync.WaitGroup
-	open context.Context // ends with the store
-	shut context.CancelFunc
+	open context.Context    // ends with the store
+	shut context.CancelFunc // called under mu
 	// lastBy is when the last requests end, once the store is closed; nil before.
 	lastBy atomic.Pointer[time.Time]
 }
@@ -142,7 +141,7 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.open.Err() != nil {
 		return errClosed
 	}
 	s.work.Add(1)
@@ -157,9 +156,8 @@ func (s *Store) Close() error {
 	by := time.Now().Add(2 * s.config.NodeTimeout)
 	s.lastBy.CompareAndSwap(nil, &by)
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.shut()
+	s.mu.Unlock()
 	s.work.Wait()
 	return nil
 }
