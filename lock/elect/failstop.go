@@ -64,14 +64,7 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 // exit ends the process. A reader of standard error that has stopped does not delay it for
 // more than a second.
 func exit(reason string) {
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		fmt.Fprintln(os.Stderr, reason)
-	}()
-	select {
-	case <-written:
-	case <-time.After(time.Second):
-	}
+	time.AfterFunc(time.Second, func() { os.Exit(lostCode) })
+	fmt.Fprintln(os.Stderr, reason)
 	os.Exit(lostCode)
 }

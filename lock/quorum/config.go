@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -34,9 +35,7 @@ type Config struct {
 
 // withDefaults returns c with its zero fields filled in.
 func (c Config) withDefaults() Config {
-	if c.NodeTimeout == 0 {
-		c.NodeTimeout = DefaultNodeTimeout
-	}
+	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	return c
 }
 

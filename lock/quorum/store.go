@@ -104,15 +104,13 @@ func (s *Store) Supports(k driver.Kind) error {
 // Group names the parts that a lock may fail with: its groups at all nodes.
 func (s *Store) Group(key string, ref any) string {
 	groups := make([]string, len(s.nodes))
-	parted := false
 	for i, n := range s.nodes {
 		groups[i] = n.Group(key, ref)
-		parted = parted || groups[i] != ""
 	}
-	if !parted {
-		return ""
+	if joined := strings.Join(groups, " "); strings.TrimSpace(joined) != "" {
+		return joined
 	}
-	return strings.Join(groups, " ")
+	return ""
 }
 
 // Announce records the client at the nodes. A majority is enough.
