@@ -101,12 +101,8 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
 		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
 	}()
-	// Not lease.Within: its context carries the ownership of the mutex, with which a
-	// candidate would lead at once, in the same term.
-	held := lease.Context()
-	term, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	term, end := during(ctx, lease)
+	defer end(nil)
 	defer e.lead.begin(lease)()
 	defer e.failStop.watch(e.mutex.Name(), lease)()
 	err = lead(term, lease.Token())
@@ -117,12 +113,23 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 	return false, err
 }
 
+// during returns a context of parent that ends with the lease as well. It is not lease.Within, whose
+// context carries the ownership of the mutex, with which a candidate would lead at once, in the same
+// term.
+func during(parent context.Context, lease *lock.Lease) (ctx context.Context, end func(cause error)) {
+	ctx, cancel := context.WithCancelCause(parent)
+	held := lease.Context()
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
 // pause waits for a second, or until ctx ends.
 func pause(ctx context.Context) {
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Second):
 	case <-ctx.Done():
 	}
 }

@@ -24,8 +24,8 @@ type failStop struct {
 // longer. The end of Run's context is no loss. [lock.Locker.Close] is one: let Run return before.
 //
 // The process prints the reason to standard error and exits with code 76; deferred functions do
-// not run. A process that was stopped, or suspended with its machine, has the grace from when
-// it continues. A grace of 0 ends it once the loss is noticed; a negative one panics.
+// not run. A process that is stopped, or suspended with its machine, as the lease ends has the
+// grace from when it continues. A grace of 0 ends it once the loss is noticed; a negative one panics.
 func (e *Election) FailStop(grace time.Duration) *Election {
 	if grace < 0 {
 		panic("elect: FailStop: the grace is negative")
@@ -46,10 +46,8 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 		case <-done:
 			return
 		}
-		timer := time.NewTimer(f.grace)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(f.grace):
 		case <-done:
 			return
 		}
@@ -66,14 +64,7 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 // exit ends the process. A reader of standard error that has stopped does not delay it for
 // more than a second.
 func exit(reason string) {
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		fmt.Fprintln(os.Stderr, reason)
-	}()
-	select {
-	case <-written:
-	case <-time.After(time.Second):
-	}
+	time.AfterFunc(time.Second, func() { os.Exit(lostCode) })
+	fmt.Fprintln(os.Stderr, reason)
 	os.Exit(lostCode)
 }

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -25,10 +26,7 @@ type leadership struct {
 
 // begin makes lease the current leadership, until the returned function is called.
 func (l *lead) begin(lease *lock.Lease) (end func()) {
-	// Not derived from the lease's context, which carries the ownership of the mutex.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	held := lease.Context()
-	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	ctx, stop := during(context.Background(), lease)
 	r := &leadership{lease, ctx}
 	l.mu.Lock()
 	l.current.Store(r)
@@ -38,11 +36,7 @@ func (l *lead) begin(lease *lock.Lease) (end func()) {
 	}
 	l.mu.Unlock()
 	return func() {
-		stop()
-		if err := lease.Err(); err != nil {
-			cancel(err)
-		}
-		cancel(lock.ErrReleased)
+		stop(cmp.Or(lease.Err(), lock.ErrReleased))
 		l.current.CompareAndSwap(r, nil) // not that of another Run of this handle, after a loss
 	}
 }

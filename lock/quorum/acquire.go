@@ -216,10 +216,8 @@ func (a *attempt) nextTry(try int) (pause time.Duration, again bool) {
 
 // sleep waits for d, and reports whether neither ctx nor the store has ended.
 func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

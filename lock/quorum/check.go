@@ -88,10 +88,11 @@ func nodeName(i int) string { return fmt.Sprintf("node %d", i) }
 // missing returns the findings about nodes that could not be examined.
 func (s *Store) missing(silent []nodeCheck) (found []driver.Finding) {
 	left := len(s.nodes) - len(silent)
-	severity, promise := driver.SeverityWarning, fmt.Sprintf("a minority may fail: %d of %d nodes are left, and %d are needed", left, len(s.nodes), s.majority)
+	severity, promise := driver.SeverityWarning, "a minority may fail"
 	if left < s.majority {
-		severity, promise = driver.SeverityError, fmt.Sprintf("a free lock can be acquired: %d of %d nodes are left, and %d are needed", left, len(s.nodes), s.majority)
+		severity, promise = driver.SeverityError, "a free lock can be acquired"
 	}
+	promise += fmt.Sprintf(": %d of %d nodes are left, and %d are needed", left, len(s.nodes), s.majority)
 	for _, c := range silent {
 		found = append(found, driver.Finding{
 			Severity: severity, Server: nodeName(c.index), Topic: "answer", Found: "it could not be examined: " + printable(c.err),
@@ -137,7 +138,7 @@ func (c *nodeCheck) name() string {
 // sameServers returns the findings about nodes that are one server.
 func sameServers(checks []nodeCheck) (found []driver.Finding) {
 	pairs(checks, func(a, b *nodeCheck) {
-		if shared(a.report.Servers, b.report.Servers, func(s driver.Server) []string { return []string{s.ID} }) == "" {
+		if !oneServer(a, b) {
 			return
 		}
 		found = append(found, driver.Finding{
@@ -149,17 +150,17 @@ func sameServers(checks []nodeCheck) (found []driver.Finding) {
 	return found
 }
 
-// shared returns a value that two lists of servers share.
-func shared(a, b []driver.Server, values func(driver.Server) []string) string {
-	seen := map[string]bool{"": false}
-	for _, s := range a {
+// oneServer reports whether two nodes have a server in common.
+func oneServer(a, b *nodeCheck) bool {
+	return shared(a, b, func(s driver.Server) []string { return []string{s.ID} }) != ""
+}
+
+// shared returns a value that servers of two nodes share.
+func shared(a, b *nodeCheck, values func(driver.Server) []string) string {
+	for _, s := range a.report.Servers {
 		for _, v := range values(s) {
-			seen[v] = v != ""
-		}
-	}
-	for _, s := range b {
-		for _, v := range values(s) {
-			if seen[v] {
+			has := func(s driver.Server) bool { return slices.Contains(values(s), v) }
+			if v != "" && slices.ContainsFunc(b.report.Servers, has) {
 				return v
 			}
 		}
@@ -180,8 +181,8 @@ func sameHosts(ctx context.Context, checks []nodeCheck) (found []driver.Finding)
 		}
 	}
 	pairs(checks, func(a, b *nodeCheck) {
-		host := shared(a.report.Servers, b.report.Servers, func(s driver.Server) []string { return hosts[s.Address] })
-		if host == "" || len(sameServers([]nodeCheck{*a, *b})) > 0 {
+		host := shared(a, b, func(s driver.Server) []string { return hosts[s.Address] })
+		if host == "" || oneServer(a, b) {
 			return
 		}
 		found = append(found, driver.Finding{

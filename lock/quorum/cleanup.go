@@ -184,10 +184,8 @@ func (w *backlog) next(by time.Time) (o *leftover, due time.Time) {
 // await waits until due, or until a leftover is added, and reports whether the store is
 // still open then.
 func (w *backlog) await(due time.Time) bool {
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(due)):
 		return true
 	case <-w.changed:
 		return true

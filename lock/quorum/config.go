@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -34,9 +35,7 @@ type Config struct {
 
 // withDefaults returns c with its zero fields filled in.
 func (c Config) withDefaults() Config {
-	if c.NodeTimeout == 0 {
-		c.NodeTimeout = DefaultNodeTimeout
-	}
+	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	return c
 }
 
@@ -100,17 +99,15 @@ type database interface{ Database() int }
 // sameDatabase refuses stores that use different databases. A server under two names is
 // detected by its keys, and each database has its own.
 func sameDatabase(stores []driver.Store) error {
-	first := -1
+	first, number := -1, 0
 	for i, store := range stores {
 		d, ok := store.(database)
 		switch {
 		case !ok:
 		case first < 0:
-			first = i
-		default:
-			if a, b := stores[first].(database).Database(), d.Database(); a != b {
-				return fmt.Errorf("quorum: stores %d and %d use databases %d and %d; accepted is one number for all, so that one server under two names is found", first, i, a, b)
-			}
+			first, number = i, d.Database()
+		case d.Database() != number:
+			return fmt.Errorf("quorum: stores %d and %d use databases %d and %d; accepted is one number for all, so that one server under two names is found", first, i, number, d.Database())
 		}
 	}
 	return nil

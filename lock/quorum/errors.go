@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,21 +108,21 @@ func (e *Error) Is(target error) bool {
 	case driver.ErrNotDone:
 		return e.nothingDone()
 	}
-	return errors.Is(e.Cause, target) || e.some(func(err error) bool { return errors.Is(err, target) })
+	return slices.ContainsFunc(e.causes(), func(err error) bool { return errors.Is(err, target) })
 }
 
 // As finds a node's error.
 func (e *Error) As(target any) bool {
-	return e.Cause != nil && errors.As(e.Cause, target) || e.some(func(err error) bool { return errors.As(err, target) })
+	return slices.ContainsFunc(e.causes(), func(err error) bool { return errors.As(err, target) })
 }
 
-func (e *Error) some(matches func(error) bool) bool {
+// causes returns the cause and the nodes' errors, or nil for each.
+func (e *Error) causes() []error {
+	all := []error{e.Cause}
 	for _, v := range e.Votes {
-		if v.Err != nil && matches(v.Err) {
-			return true
-		}
+		all = append(all, v.Err)
 	}
-	return false
+	return all
 }
 
 // mayPass reports whether neither lasting failures alone nor other owners alone exclude a majority.

@@ -27,13 +27,12 @@ type Store struct {
 
 	listeners listeners
 
-	mu     sync.Mutex
-	closed bool
+	mu sync.Mutex
 	// work counts running calls and their background work. It is added to from outside
-	// under mu, while not closed.
+	// under mu, while the store is open.
 	work sync.WaitGroup
-	open context.Context // ends with the store
-	shut context.CancelFunc
+	open context.Context    // ends with the store
+	shut context.CancelFunc // called under mu
 	// lastBy is when the last requests end, once the store is closed; nil before.
 	lastBy atomic.Pointer[time.Time]
 }
@@ -105,15 +104,13 @@ func (s *Store) Supports(k driver.Kind) error {
 // Group names the parts that a lock may fail with: its groups at all nodes.
 func (s *Store) Group(key string, ref any) string {
 	groups := make([]string, len(s.nodes))
-	parted := false
 	for i, n := range s.nodes {
 		groups[i] = n.Group(key, ref)
-		parted = parted || groups[i] != ""
 	}
-	if !parted {
-		return ""
+	if joined := strings.Join(groups, " "); strings.TrimSpace(joined) != "" {
+		return joined
 	}
-	return strings.Join(groups, " ")
+	return ""
 }
 
 // Announce records the client at the nodes. A majority is enough.
@@ -142,7 +139,7 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.open.Err() != nil {
 		return errClosed
 	}
 	s.work.Add(1)
@@ -157,9 +154,8 @@ func (s *Store) Close() error {
 	by := time.Now().Add(2 * s.config.NodeTimeout)
 	s.lastBy.CompareAndSwap(nil, &by)
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.shut()
+	s.mu.Unlock()
 	s.work.Wait()
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	defer s.work.Done()
 	sub := &subscription{
 		store: s, name: h.Name, missing: s.majority, notify: notify,
-		reported: make([]bool, len(s.nodes)), ownReleases: make([]ownRelease, len(s.nodes)),
+		ownReleases: make([]ownRelease, len(s.nodes)),
 	}
 	s.listeners.add(sub)
 	hold := asked(h)
@@ -91,8 +91,8 @@ func (l *listeners) lacked(name string, asked time.Time, nodes int) {
 			return
 		}
 		sub.asked, sub.missing = asked, nodes
-		if sub.fresh >= sub.missing { // messages that came before the refusals of others
-			sub.wake()
+		if r := sub.round; r != nil && r.fresh >= nodes { // messages that came before the refusals of others
+			sub.wake(r)
 		}
 	})
 }
@@ -113,13 +113,15 @@ type subscription struct {
 	missing int
 	asked   time.Time
 
-	// A round begins with the first message and ends after gathering. A second message of
-	// one node after a wake is another release and begins a new round. All guarded by
-	// mu.
-	reported []bool      // the nodes that have reported a release in this round
-	fresh    int         // how many have done so since the last wake
-	woken    bool        // in this round
-	timer    *time.Timer // nil: no round
+	round *messages // nil: none has come for a while; guarded by mu
+}
+
+// messages are those of one release: from the first until gathering is over, or until a node's second
+// message after a wake, which is of another release.
+type messages struct {
+	reported []bool // the nodes that have reported the release
+	fresh    int    // how many have done so since the last wake
+	woken    bool
 }
 
 // add adds a node's subscription, or closes it if the whole is closed already.
@@ -151,54 +153,42 @@ func (sub *subscription) resume(node int, since time.Time) {
 	}
 }
 
-// note counts a node's message, and wakes the waiter if no more are missing: again in a round, if the
-// attempt after the first wake lacked other nodes. The caller holds mu.
+// note counts a node's message, and wakes the waiter if no more are missing: again if the attempt after
+// the first wake lacked other nodes. The caller holds mu.
 func (sub *subscription) note(node int) {
-	if sub.reported[node] && sub.woken {
-		sub.begin()
+	r := sub.round
+	if r == nil || r.woken && r.reported[node] {
+		r = sub.begin()
 	}
-	if sub.reported[node] {
+	if r.reported[node] {
 		return
 	}
-	sub.reported[node] = true
-	if sub.timer == nil {
-		sub.arm()
-	}
-	if sub.fresh++; sub.fresh >= sub.missing {
-		sub.wake()
+	r.reported[node] = true
+	if r.fresh++; r.fresh >= sub.missing {
+		sub.wake(r)
 	}
 }
 
-// begin starts a new round. The caller holds mu.
-func (sub *subscription) begin() {
-	clear(sub.reported)
-	sub.fresh, sub.woken = 0, false
-	if sub.timer != nil {
-		sub.timer.Stop()
-		sub.timer = nil
-	}
-}
-
-// arm starts the timer that ends the round. The caller holds mu.
-func (sub *subscription) arm() {
-	var timer *time.Timer
-	timer = time.AfterFunc(gathering, func() {
+// begin begins a round, which wakes the waiter at its end unless it has been woken. The caller holds mu.
+func (sub *subscription) begin() *messages {
+	r := &messages{reported: make([]bool, len(sub.store.nodes))}
+	sub.round = r
+	time.AfterFunc(gathering, func() {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		if sub.timer != timer || sub.closed {
-			return // of an earlier round
+		if sub.round != r || sub.closed {
+			return
 		}
-		if !sub.woken {
-			sub.wake()
+		if sub.round = nil; !r.woken {
+			sub.wake(r)
 		}
-		sub.begin()
 	})
-	sub.timer = timer
+	return r
 }
 
 // wake notifies the waiter. The caller holds mu.
-func (sub *subscription) wake() {
-	sub.fresh, sub.woken = 0, true
+func (sub *subscription) wake(r *messages) {
+	r.fresh, r.woken = 0, true
 	sub.notify(driver.Notice{})
 }
 
@@ -207,7 +197,6 @@ func (sub *subscription) Close() {
 	sub.store.listeners.remove(sub)
 	sub.mu.Lock()
 	sub.closed = true
-	sub.begin()
 	parts := sub.parts
 	sub.parts = nil
 	sub.mu.Unlock()
