@@ -18,21 +18,6 @@ type ListOptions struct {
 	MaxPayload int
 }
 
-// validate returns an error for invalid options.
-func (o *ListOptions) validate() error {
-	for _, state := range o.States {
-		if state >= states {
-			return invalid("%v in ListOptions.States; accepted are Delayed, Ready, Leased and Dead", state)
-		}
-	}
-	return nil
-}
-
-// clip returns the most bytes of a payload, which Lua takes for a negative number from 2⁶³ on.
-func (o *ListOptions) clip() int {
-	return min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
-}
-
 // wants reports whether messages of a state are listed.
 func (o *ListOptions) wants(state State) bool {
 	return len(o.States) == 0 || slices.Contains(o.States, state)
@@ -49,11 +34,15 @@ func (o *ListOptions) wants(state State) bool {
 // list.
 func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		if err := o.validate(); err != nil {
-			yield(Info{}, err)
-			return
+		for _, state := range o.States {
+			if state >= states {
+				yield(Info{}, invalid("%v in ListOptions.States; accepted are Delayed, Ready, Leased and Dead", state))
+				return
+			}
 		}
 		l := listing{queue: q, options: o, now: "now", yield: yield}
+		// To Lua, numbers from 2⁶³ on are negative.
+		l.clip = min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
 		for _, part := range parts {
 			if o.wants(part.state) && !l.part(ctx, part) {
 				return
@@ -93,6 +82,7 @@ type position struct{ score, id string }
 type listing struct {
 	queue   *Queue
 	options ListOptions
+	clip    int // the most bytes of a payload
 	yield   func(Info, error) bool
 	// now is the time of the list by the server's clock, which divides a zset into its
 	// parts: "now" until the first reply, then a ms.
@@ -114,7 +104,7 @@ func (l *listing) part(ctx context.Context, p part) bool {
 		if p.early {
 			most = l.now
 		}
-		reply, err := l.queue.ask(ctx, listScript, p.zset, next.score, next.id, most, batch, batchBytes, l.options.clip())
+		reply, err := l.queue.ask(ctx, listScript, p.zset, next.score, next.id, most, batch, batchBytes, l.clip)
 		r := reader{parts: reply, err: err}
 		now := r.time()
 		if l.now == "now" {
