@@ -116,7 +116,7 @@ package lock
 // How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
 // Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
-// lock/delayqueue/worker.go worker.recover(); the bounds: docs/reliability.md.
+// lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.
 // Planted: 179, 180, 181, 182, 184.
 //

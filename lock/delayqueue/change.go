@@ -11,30 +11,27 @@ import (
 // Move changes the due time of a waiting message, due or not. It returns [ErrNotFound],
 // [ErrLeased] while a worker's lease runs, or [ErrDead].
 func (q *Queue) Move(ctx context.Context, id string, due time.Time) error {
-	if err := validateDue(due, time.Now()); err != nil {
-		return err
-	}
 	if due.IsZero() {
 		return invalid("Move needs a due time; use time.Now for at once")
 	}
-	return q.move(ctx, id, 0, due)
+	return q.move(ctx, Message{ID: id, Due: due})
 }
 
 // MoveIn is [Queue.Move] to d from now, by the server's clock.
 func (q *Queue) MoveIn(ctx context.Context, id string, d time.Duration) error {
-	if err := validateDelay(d); err != nil {
-		return err
-	}
-	return q.move(ctx, id, d, time.Time{})
+	return q.move(ctx, Message{ID: id, Delay: d})
 }
 
-func (q *Queue) move(ctx context.Context, id string, delay time.Duration, due time.Time) error {
-	if err := ValidateID(id); err != nil {
+func (q *Queue) move(ctx context.Context, m Message) error {
+	if err := ValidateID(m.ID); err != nil {
 		return err
 	}
-	kind, ms := instant(delay, due)
-	reply, err := q.ask(ctx, moveScript, id, kind, ms)
-	return q.changed(id, reply, err)
+	if err := m.prepare(0, time.Now()); err != nil {
+		return err
+	}
+	kind, ms := m.instant()
+	reply, err := q.ask(ctx, moveScript, m.ID, kind, ms)
+	return q.changed(m.ID, reply, err)
 }
 
 // Cancel drops a waiting message, or a dead letter. It returns [ErrNotFound], or

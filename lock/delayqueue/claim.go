@@ -47,7 +47,7 @@ func (w *worker) claim(limit int) (claim, error) {
 	}
 	c := claim{asked: time.Now()}
 	// The worker's context does not bound this: the reply must be received.
-	reply, err := q.onceWith(context.WithoutCancel(w.ending), claimScript, w.keys,
+	reply, err := q.once(context.WithoutCancel(w.ending), claimScript, w.keys,
 		limit, w.config.TTL.Milliseconds(), max(0, w.config.MaxAttempts), strconv.FormatInt(w.seq, 10), again,
 		batch, batchBytes, counterLife.Milliseconds(), ceilMillis(q.config.Retention))
 	c.answered = time.Now()

@@ -180,7 +180,7 @@ func TestSettlementAfterTheLease(t *testing.T) {
 		for _, word := range []Outcome{Done, Retried, Returned, Buried} {
 			assert.EqualValues(t, 0, says(word, claimed[2]), word)
 		}
-		reply, err := q.once(t.Context(), renewScript, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
+		reply, err := q.once(t.Context(), renewScript, q.keys, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
 		require.NoError(t, err)
 		assert.Equal(t, []any{int64(-1), int64(1), int64(0)}, reply, "nor is its lease renewed")
 
@@ -233,7 +233,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		w := claimant(t, q, "w")
 		d := w.get(t, 1)[0]
 		renew := func() int64 {
-			reply, err := q.once(t.Context(), renewScript, d.ID, d.Token, w.config.TTL.Milliseconds())
+			reply, err := q.once(t.Context(), renewScript, q.keys, d.ID, d.Token, w.config.TTL.Milliseconds())
 			require.NoError(t, err)
 			outcomes, err := codes(reply, 1)
 			require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestRenewsOutOfMemory(t *testing.T) {
 	until := func() float64 { return client.ZScore(t.Context(), q.keys[1], "a").Val() }
 	before := until()
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	reply, err := q.once(t.Context(), renewScript, d.ID, d.Token, time.Hour.Milliseconds())
+	reply, err := q.once(t.Context(), renewScript, q.keys, d.ID, d.Token, time.Hour.Milliseconds())
 	require.NoError(t, err)
 	require.Equal(t, []any{int64(1)}, reply)
 	require.Greater(t, until(), before)

@@ -52,7 +52,9 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 	r, st := Report{Delivery: d}, settlement{Delivery: d, as: Returned}
 	defer func() {
 		r.Outcome = w.settle(st)
-		w.report(r)
+		if w.config.Report != nil {
+			_ = w.guard("WorkerConfig.Report", d, func() { w.config.Report(r) })
+		}
 	}()
 	// The process may have been frozen, or without a processor for long, since the claim.
 	if w.ending.Err() != nil || !d.Valid() {
@@ -61,22 +63,27 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 	begun := time.Now()
 	r.Err = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
-		if p := recover(); p != nil {
-			r.Err = w.panicked("a handler", d, p)
-		}
 		r.Took = time.Since(begun)
-		w.decide(&st, r.Err)
+		_ = w.guard("an error or in WorkerConfig.Backoff", d, func() { w.decide(&st, r.Err) })
 	}()
 	theirs := *d
-	r.Err = w.handler(ctx, &theirs)
+	if err := w.guard("a handler", d, func() { r.Err = w.handler(ctx, &theirs) }); err != nil {
+		r.Err = err
+	}
 }
 
-// panicked logs a panic in a user's function.
-func (w *worker) panicked(where string, d *Delivery, value any) error {
-	stack := debug.Stack()
-	w.queue.log.Error("delayqueue: panic in "+where, "queue", w.queue.name,
-		"id", d.ID, "panic", fmt.Sprint(value), "stack", string(stack))
-	return &lock.PanicError{Value: value, Stack: stack}
+// guard calls a user's function, and logs and returns its panic.
+func (w *worker) guard(where string, d *Delivery, call func()) (panicked error) {
+	defer func() {
+		if p := recover(); p != nil {
+			stack := debug.Stack()
+			w.queue.log.Error("delayqueue: panic in "+where, "queue", w.queue.name,
+				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(stack))
+			panicked = &lock.PanicError{Value: p, Stack: stack}
+		}
+	}()
+	call()
+	return nil
 }
 
 // decide completes the settlement for a handler's error. The error's methods and the
@@ -90,11 +97,6 @@ func (w *worker) decide(st *settlement, err error) {
 	if w.config.MaxAttempts > 0 && st.Attempt >= w.config.MaxAttempts {
 		st.as = Buried
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			_ = w.panicked("an error or in WorkerConfig.Backoff", st.Delivery, p)
-		}
-	}()
 	text := err.Error()
 	st.err = strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 	var v *verdict
@@ -146,16 +148,4 @@ func (w *worker) settle(st settlement) Outcome {
 		}
 		pause(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
 	}
-}
-
-func (w *worker) report(r Report) {
-	if w.config.Report == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			_ = w.panicked("WorkerConfig.Report", r.Delivery, p)
-		}
-	}()
-	w.config.Report(r)
 }

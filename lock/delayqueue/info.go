@@ -65,39 +65,23 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	infos, err := readInfos(reply)
-	if err != nil {
-		return Info{}, err
-	}
-	if len(infos) == 0 {
-		return Info{}, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, ErrNotFound)
-	}
-	return infos[0], nil
-}
-
-// readInfos parses {now, the reply of describe for each message}.
-func readInfos(reply []any) ([]Info, error) {
 	r := reader{parts: reply}
 	now := r.time()
-	var infos []Info
-	for r.err == nil && len(r.parts) > 0 {
-		info, err := readInfo(r.list(), now)
-		if err != nil {
-			return nil, cmp.Or(r.err, err)
-		}
-		infos = append(infos, info)
+	if r.err == nil && len(r.parts) == 0 {
+		return Info{}, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, ErrNotFound)
 	}
-	return infos, r.err
+	return r.info(now), r.err
 }
 
-func readInfo(parts []any, now time.Time) (Info, error) {
-	r := reader{parts: parts}
-	i := Info{ID: r.text()}
-	state, at := r.text(), r.time()
-	i.Attempt = int(r.number())
-	_ = r.number() // the token, which is only for the claimant
-	i.Put, i.Due = r.time(), r.time()
-	i.LastError, i.Payload = r.text(), []byte(r.text())
+// info reads the result of describe.
+func (r *reader) info(now time.Time) Info {
+	m := reader{parts: r.list()}
+	i := Info{ID: m.text()}
+	state, at := m.text(), m.time()
+	i.Attempt = int(m.number())
+	_ = m.number() // the token, which is only for the claimant
+	i.Put, i.Due = m.time(), m.time()
+	i.LastError, i.Payload = m.text(), []byte(m.text())
 	i.Size = len(i.Payload)
 	switch {
 	case state == "dead":
@@ -107,7 +91,8 @@ func readInfo(parts []any, now time.Time) (Info, error) {
 	case !i.Due.After(now):
 		i.State = Ready
 	}
-	return i, r.err
+	r.err = cmp.Or(r.err, m.err)
+	return i
 }
 
 // Stats are the counts and ages of a queue's messages.

@@ -16,11 +16,10 @@ func (l leases) Group(string, any) string { return l.queue.store.NodeOf(l.queue.
 // Renew prolongs leases.
 func (l leases) Renew(ctx context.Context, items []renewal.Item) {
 	args := make([]any, 0, 3*len(items))
-	for i := range items {
-		lease := &items[i]
+	for _, lease := range items {
 		args = append(args, lease.Key, lease.Owner, lease.TTL.Milliseconds())
 	}
-	reply, err := l.queue.once(ctx, renewScript, args...)
+	reply, err := l.queue.once(ctx, renewScript, l.queue.keys, args...)
 	var outcomes []int64
 	if err == nil {
 		outcomes, err = codes(reply, len(items))

@@ -18,21 +18,6 @@ type ListOptions struct {
 	MaxPayload int
 }
 
-// validate returns an error for invalid options.
-func (o *ListOptions) validate() error {
-	for _, state := range o.States {
-		if state >= states {
-			return invalid("%v in ListOptions.States; accepted are Delayed, Ready, Leased and Dead", state)
-		}
-	}
-	return nil
-}
-
-// clip returns the most bytes of a payload, which Lua takes for a negative number from 2⁶³ on.
-func (o *ListOptions) clip() int {
-	return min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
-}
-
 // wants reports whether messages of a state are listed.
 func (o *ListOptions) wants(state State) bool {
 	return len(o.States) == 0 || slices.Contains(o.States, state)
@@ -49,19 +34,18 @@ func (o *ListOptions) wants(state State) bool {
 // list.
 func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		if err := o.validate(); err != nil {
-			yield(Info{}, err)
-			return
-		}
-		l := listing{queue: q, options: o, now: "now"}
-		for _, part := range parts {
-			if !o.wants(part.state) {
-				continue
+		for _, state := range o.States {
+			if state >= states {
+				yield(Info{}, invalid("%v in ListOptions.States; accepted are Delayed, Ready, Leased and Dead", state))
+				return
 			}
-			for info, err := range l.part(ctx, part) {
-				if !yield(info, err) || err != nil {
-					return
-				}
+		}
+		l := listing{queue: q, options: o, now: "now", yield: yield}
+		// To Lua, numbers from 2⁶³ on are negative.
+		l.clip = min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
+		for _, part := range parts {
+			if o.wants(part.state) && !l.part(ctx, part) {
+				return
 			}
 		}
 	}
@@ -98,78 +82,53 @@ type position struct{ score, id string }
 type listing struct {
 	queue   *Queue
 	options ListOptions
+	clip    int // the most bytes of a payload
+	yield   func(Info, error) bool
 	// now is the time of the list by the server's clock, which divides a zset into its
 	// parts: "now" until the first reply, then a ms.
 	now string
 }
 
-// part lists a part.
-func (l *listing) part(ctx context.Context, p part) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		// If the last message is gone, the server continues from the first one of the same
-		// score: those up to the last one were listed.
-		var next, last position
-		if p.late {
-			next.score = l.now
+// part lists a part. It returns false if the list is over.
+func (l *listing) part(ctx context.Context, p part) bool {
+	// If the last message is gone, the server continues from the first one of the same
+	// score: those up to the last one were listed.
+	var next, last position
+	if p.late {
+		next.score = l.now
+	}
+	// A renewal moves a lease towards the end of its zset.
+	renewed := make(map[string]bool)
+	for more := true; more; {
+		most := ""
+		if p.early {
+			most = l.now
 		}
-		// A renewal moves a lease towards the end of its zset.
-		renewed := make(map[string]bool)
-		for more := true; more; {
-			page, err := l.page(ctx, p, next)
-			if err != nil {
-				yield(Info{}, err)
-				return
+		reply, err := l.queue.ask(ctx, listScript, p.zset, next.score, next.id, most, batch, batchBytes, l.clip)
+		r := reader{parts: reply, err: err}
+		now := r.time()
+		if l.now == "now" {
+			l.now = strconv.FormatInt(now.UnixMilli(), 10)
+		}
+		more, next = r.number() == 1, position{r.text(), r.text()}
+		for r.err == nil && len(r.parts) > 0 {
+			score, size := r.text(), int(r.number())
+			info := r.info(now)
+			at := position{score, info.ID}
+			if r.err != nil || at.score == last.score && at.id <= last.id || renewed[at.id] {
+				continue
 			}
-			for i, info := range page.infos {
-				at := position{page.scores[i], info.ID}
-				if at.score == last.score && at.id <= last.id || renewed[at.id] {
-					continue
-				}
-				last = at
-				if p.state == Leased {
-					renewed[at.id] = true
-				}
-				if l.options.wants(info.State) && !yield(info, nil) {
-					return
-				}
+			if info.Size, last = size, at; p.state == Leased {
+				renewed[at.id] = true
 			}
-			next, more = page.last, page.more
+			if l.options.wants(info.State) && !l.yield(info, nil) {
+				return false
+			}
+		}
+		if r.err != nil {
+			l.yield(Info{}, r.err)
+			return false
 		}
 	}
-}
-
-// page is a reply of list.lua.
-type page struct {
-	infos  []Info
-	scores []string // of infos
-	more   bool
-	last   position // the last one examined
-}
-
-// page requests the messages that follow a position.
-func (l *listing) page(ctx context.Context, p part, after position) (page, error) {
-	most := ""
-	if p.early {
-		most = l.now
-	}
-	reply, err := l.queue.ask(ctx, listScript, p.zset, after.score, after.id, most, batch, batchBytes, l.options.clip())
-	if err != nil {
-		return page{}, err
-	}
-	r := reader{parts: reply}
-	now := r.time()
-	if l.now == "now" {
-		l.now = strconv.FormatInt(now.UnixMilli(), 10)
-	}
-	found := page{more: r.number() == 1, last: position{r.text(), r.text()}}
-	for r.err == nil && len(r.parts) > 0 {
-		score, size := r.text(), r.number()
-		info, err := readInfo(r.list(), now)
-		if err != nil {
-			return page{}, cmp.Or(r.err, err)
-		}
-		info.Size = int(size)
-		found.infos, found.scores = append(found.infos, info), append(found.scores, score)
-	}
-	return found, r.err
+	return true
 }

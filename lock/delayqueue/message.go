@@ -1,6 +1,7 @@
 package delayqueue
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -39,66 +40,50 @@ type Message struct {
 	Due time.Time
 }
 
-// validate returns an error for an invalid message.
-func (m *Message) validate(most int, now time.Time) error {
-	switch reason := idReason(m.ID); {
-	case m.ID != "" && reason != "":
-		return invalid("the id of a message %s", reason)
+// prepare returns an error for an invalid message, and gives it an id if it has none.
+func (m *Message) prepare(most int, now time.Time) error {
+	if m.ID != "" {
+		if err := ValidateID(m.ID); err != nil {
+			return err
+		}
+	}
+	switch {
 	case len(m.Payload) > most:
 		return invalid("message %q has a payload of %d bytes; accepted are up to %d, by Config.MaxPayload: store large data elsewhere and put its address", m.ID, len(m.Payload), most)
 	case len(m.Payload) == 0 && m.ID == "":
 		return invalid("a message needs an id or a payload")
 	case m.Delay != 0 && !m.Due.IsZero():
 		return invalid("message %q has both a Delay and a Due; give one", m.ID)
+	case m.Delay < 0 || m.Delay > MaxDelay:
+		return invalid("a delay of %v; accepted are 0 … %v", m.Delay, MaxDelay)
+	case m.Due.After(now.Add(MaxDelay)):
+		return invalid("a due time of %v is further than %v away", m.Due.Format(time.RFC3339), MaxDelay)
 	}
-	if err := validateDelay(m.Delay); err != nil {
-		return err
-	}
-	return validateDue(m.Due, now)
-}
-
-// idReason returns why an id is invalid; "" for a valid one.
-func idReason(id string) string {
-	switch {
-	case id == "":
-		return "is empty"
-	case len(id) > MaxID:
-		return fmt.Sprintf("has %d bytes; accepted are up to %d", len(id), MaxID)
-	case !utf8.ValidString(id):
-		return "is not UTF-8"
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return "holds a control character"
-	}
-	return ""
+	m.ID = cmp.Or(m.ID, rand.Text())
+	return nil
 }
 
 // ValidateID returns an [ErrInvalid] for an id that no [Message] may have.
 func ValidateID(id string) error {
-	if reason := idReason(id); reason != "" {
-		return invalid("the id of a message %s", reason)
+	switch {
+	case id == "":
+		return invalid("the id of a message is empty")
+	case len(id) > MaxID:
+		return invalid("the id of a message has %d bytes; accepted are up to %d", len(id), MaxID)
+	case !utf8.ValidString(id):
+		return invalid("the id of a message is not UTF-8")
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return invalid("the id of a message holds a control character")
 	}
 	return nil
 }
 
-func validateDelay(d time.Duration) error {
-	if d < 0 || d > MaxDelay {
-		return invalid("a delay of %v; accepted are 0 … %v", d, MaxDelay)
+// instant returns the due time in the form that scripts take.
+func (m *Message) instant() (kind string, ms int64) {
+	if m.Due.IsZero() {
+		return "in", ceilMillis(m.Delay)
 	}
-	return nil
-}
-
-func validateDue(due, now time.Time) error {
-	if due.After(now.Add(MaxDelay)) {
-		return invalid("a due time of %v is further than %v away", due.Format(time.RFC3339), MaxDelay)
-	}
-	return nil
-}
-
-// instant returns a due time in the form that scripts take.
-func instant(delay time.Duration, due time.Time) (kind string, ms int64) {
-	if due.IsZero() {
-		return "in", ceilMillis(delay)
-	}
+	due := m.Due
 	if epoch := time.UnixMilli(0); due.Before(epoch) {
 		due = epoch // the ms of an earlier one may overflow
 	}
@@ -107,6 +92,12 @@ func instant(delay time.Duration, due time.Time) (kind string, ms int64) {
 		ms++
 	}
 	return "at", ms
+}
+
+// args returns the message in the form that put.lua takes.
+func (m *Message) args(nonce string) []any {
+	kind, ms := m.instant()
+	return []any{m.ID, kind, ms, nonce, m.Payload}
 }
 
 // ceilMillis returns d in ms, rounded up.
@@ -142,12 +133,8 @@ func (q *Queue) PutAll(ctx context.Context, messages []Message) ([]Receipt, erro
 	now := time.Now()
 	named := slices.Clone(messages)
 	for i := range named {
-		m := &named[i]
-		if err := m.validate(q.config.MaxPayload, now); err != nil {
+		if err := named[i].prepare(q.config.MaxPayload, now); err != nil {
 			return nil, err
-		}
-		if m.ID == "" {
-			m.ID = rand.Text()
 		}
 	}
 	// Each message has a nonce of its own: a second message of the same id is a
@@ -180,12 +167,9 @@ func portion(messages []Message) int {
 
 // put puts messages in one request.
 func (q *Queue) put(ctx context.Context, messages []Message, nonce string) ([]Receipt, error) {
-	args := make([]any, 0, 1+5*len(messages))
-	args = append(args, q.config.MaxLength)
+	args := []any{q.config.MaxLength}
 	for i := range messages {
-		m := &messages[i]
-		kind, ms := instant(m.Delay, m.Due)
-		args = append(args, m.ID, kind, ms, nonce+"."+strconv.Itoa(i), m.Payload)
+		args = append(args, messages[i].args(nonce+"."+strconv.Itoa(i))...)
 	}
 	reply, err := q.ask(ctx, putScript, args...)
 	if err != nil {

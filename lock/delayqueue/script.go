@@ -39,11 +39,7 @@ const (
 )
 
 // once runs a script once, for at most [Config.RequestTimeout].
-func (q *Queue) once(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
-	return q.onceWith(ctx, sc, q.keys, args...)
-}
-
-func (q *Queue) onceWith(ctx context.Context, sc redisstore.Script, keys []string, args ...any) ([]any, error) {
+func (q *Queue) once(ctx context.Context, sc redisstore.Script, keys []string, args ...any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.config.RequestTimeout)
 	defer cancel()
 	publish, err := q.store.PublishCommand(ctx)
@@ -81,7 +77,7 @@ func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisst
 	defer cancel()
 	var whole error // of the latest request that the limit has not cut short
 	for try := 0; ; try++ {
-		reply, err := q.once(limited, sc, args...)
+		reply, err := q.once(limited, sc, q.keys, args...)
 		switch {
 		case err == nil:
 			return reply, nil

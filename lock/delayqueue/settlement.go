@@ -43,12 +43,11 @@ func (s *settler) settle(st settlement) (int64, error) {
 	st.settled = make(chan struct{})
 	s.mu.Lock()
 	s.pending = append(s.pending, &st)
-	send := !s.running
-	s.running = true
-	s.mu.Unlock()
-	if send {
+	if !s.running {
+		s.running = true
 		go s.send()
 	}
+	s.mu.Unlock()
 	<-st.settled
 	return st.outcome, st.failure
 }
@@ -83,7 +82,7 @@ func (s *settler) sendSome(some []*settlement) error {
 		args = append(args, actions[st.as], st.ID, st.Token, st.after, st.err)
 	}
 	// Not bounded by a worker's context: most settlements come when the worker ends.
-	reply, err := s.queue.once(context.Background(), settleScript, args...)
+	reply, err := s.queue.once(context.Background(), settleScript, s.queue.keys, args...)
 	var outcomes []int64
 	if err == nil {
 		outcomes, err = codes(reply, len(some))

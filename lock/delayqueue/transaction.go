@@ -54,11 +54,8 @@ func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*
 	if q.closed.Err() != nil {
 		return nil, ErrClosed
 	}
-	if err := m.validate(q.config.MaxPayload, time.Now()); err != nil {
+	if err := m.prepare(q.config.MaxPayload, time.Now()); err != nil {
 		return nil, err
-	}
-	if m.ID == "" {
-		m.ID = rand.Text()
 	}
 	// In a cluster this may ask a server, once.
 	asking, cancel := context.WithTimeout(ctx, q.config.RequestTimeout)
@@ -67,8 +64,8 @@ func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*
 	if err != nil {
 		return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
 	}
-	kind, ms := instant(m.Delay, m.Due)
-	result := putScript.Queue(ctx, tx, q.keys, publish, "transaction", m.ID, kind, ms, rand.Text()[:13]+"0.0", m.Payload)
+	args := append([]any{publish, "transaction"}, m.args(rand.Text()[:13]+"0.0")...)
+	result := putScript.Queue(ctx, tx, q.keys, args...)
 	return &TxPut{ID: m.ID, queue: q.name, result: result}, nil
 }
 

@@ -228,8 +228,12 @@ func (w *worker) sleep() error {
 func (w *worker) poll() error {
 	w.subscribe()
 	c, err := w.claim(min(w.room(), batch))
+	if err != nil && !w.served && !passing(err) {
+		return err // trying again would not help
+	}
 	if err != nil {
-		return w.failed(err)
+		w.pause("the server does not answer", err)
+		return nil
 	}
 	w.served = true
 	w.next = c.answered.Add(w.queue.config.Poll)
@@ -244,16 +248,6 @@ func (w *worker) poll() error {
 		return nil
 	}
 	w.failures = 0
-	return nil
-}
-
-// failed handles a failed request. It returns err if no request has succeeded yet and
-// trying again would not help.
-func (w *worker) failed(err error) error {
-	if !w.served && !passing(err) {
-		return err
-	}
-	w.pause("the server does not answer", err)
 	return nil
 }
 
@@ -287,10 +281,14 @@ func (w *worker) subscribe() {
 	w.subscription = subscription
 }
 
-// windUp waits for the handlers, and ends their contexts after Grace.
+// windUp waits for the handlers, and ends their contexts after Grace. If the reply to the last
+// claim was lost, it gives back the messages: without that they stay leased for a TTL, and
+// unhandled.
 func (w *worker) windUp() {
 	if w.again {
-		w.recover()
+		if c, err := w.claim(0); err == nil {
+			_ = w.begin(c) // gives them back, since the worker is ending
+		}
 	}
 	switch grace := w.config.Grace; {
 	case grace < 0:
@@ -301,14 +299,4 @@ func (w *worker) windUp() {
 	for w.busy.Load() > 0 {
 		<-w.wake
 	}
-}
-
-// recover gives back the messages of the last claim, if its reply was lost. That takes a
-// request with a limit of its own. Without it they stay leased for a TTL, and unhandled.
-func (w *worker) recover() {
-	c, err := w.claim(0)
-	if err != nil {
-		return // their leases will end
-	}
-	_ = w.begin(c) // gives them back, since the worker is ending
 }
