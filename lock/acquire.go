@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // acquisition is one caller's request for one hold, from the call to its lease or error.
@@ -25,12 +24,8 @@ type acquisition struct {
 	// wait is false if the caller does not want to wait at all.
 	wait bool
 
-	// failure is the error of the latest request, or nil.
-	failure error
 	// refusals counts the refusals as the head of the queue.
 	refusals int
-	// enqueued is the store's answer when it enqueued the hold, if it did.
-	enqueued grant
 	// begin is the time of the call, and queued that of its entry into a queue, if there is
 	// an [Observer].
 	begin, queued time.Time
@@ -139,14 +134,11 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 	case r.grant.Verdict == driver.Refused:
 		r.err = a.refused(r.grant.Answer, nil)
 		a.abandonUnknown()
-	case a.handsOff(r.grant):
+	case r.grant.Reserved > 0:
 		r.grant.handOff = l.beginHandOff(a, r.grant)
 	}
 	return r, false
 }
-
-// handsOff reports whether holders in this process may hand a grant to each other.
-func (a *acquisition) handsOff(g grant) bool { return a.options.Passes > 0 && g.Reserved > 0 }
 
 // tryRepeatedly repeats the request until the store answers, within
 // [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
@@ -157,96 +149,6 @@ func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 		return err
 	})
 	return g, err
-}
-
-// acquire sends one acquisition and records its outcome.
-func (a *acquisition) acquire(ctx context.Context) (grant, error) {
-	g, err := a.request.acquire(ctx)
-	a.failure = err
-	if err == nil && !g.At.IsZero() {
-		a.enqueued = g
-	}
-	if err == nil && (!g.At.IsZero() || a.hold.Queue.Keep > 0) { // the store has enqueued it
-		a.locker.announcer.begin()
-	}
-	return g, err
-}
-
-// renewOwner goes on with a new owner, which has no place in the store's queue.
-func (a *acquisition) renewOwner() {
-	a.request.renewOwner()
-	a.enqueued = grant{}
-}
-
-// conclude makes the lease of a granting result, and reports the result.
-func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
-	if err = l.accept(a, r); err == nil {
-		lease, err = l.newLease(a, r.grant)
-	}
-	if err != nil {
-		r.grant = grant{} // which was not handed off
-	}
-	l.recordOutcome(a, r.grant, lease, err)
-	return lease, err
-}
-
-// accept returns the error of a result. A grant that came too late is given back.
-func (l *Locker) accept(a *acquisition, r result) error {
-	if r.err != nil {
-		return r.err
-	}
-	cause := ended(a.ctx, l.closed)
-	if cause == nil {
-		return nil
-	}
-	if r.grant.lease != nil {
-		l.returnLease(r.grant.lease)
-	} else {
-		l.giveBack(a, r.grant)
-	}
-	return fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
-}
-
-// newLease makes the lease of a grant, and announces the client.
-func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
-	if g.lease != nil {
-		return g.lease, nil
-	}
-	lease, err := l.watch(a, g)
-	if err != nil {
-		l.giveBack(a, g)
-		return nil, err
-	}
-	l.announcer.begin()
-	return lease, nil
-}
-
-// giveBack releases a grant of which no lease was made, in the background.
-func (l *Locker) giveBack(a *acquisition, g grant) {
-	l.endHandOff(g.handOff)
-	_ = a.abandon() // after an error its TTL ends it
-}
-
-// watch makes the lease of a grant and has the watchdog renew it.
-func (l *Locker) watch(a *acquisition, g grant) (*Lease, error) {
-	hold, ttl := *a.hold, a.hold.TTL
-	hold.Queue.Granted = g.byRelease
-	if !g.byRelease && g.Lease > 0 {
-		ttl = g.Lease
-	}
-	own, spec := newOwnership(a, hold, ttl, g, a.unknownUntil)
-	spec.Granted, spec.First, spec.TTL = g.sent, cmp.Or(g.First, g.Lease), ttl
-	lease, err := l.watchdog.Watch(spec)
-	switch {
-	case errors.Is(err, renewal.ErrClosed):
-		return nil, ErrClosed
-	case err != nil && !errors.Is(err, ErrLost):
-		return nil, fmt.Errorf("lock: the lease of %q cannot be renewed: %w", a.hold.Name, err)
-	case err != nil:
-		return nil, err
-	}
-	own.lease = lease
-	return &Lease{holding: own}, nil
 }
 
 // limitWait ends the waiting after wait, and with the caller's context. The function releases
@@ -278,14 +180,4 @@ func (a *acquisition) refused(by driver.Answer, cause error) error {
 		return a.failure
 	}
 	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
-}
-
-// ended returns the cause of the first context that has ended, or nil.
-func ended(contexts ...context.Context) error {
-	for _, ctx := range contexts {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
 }

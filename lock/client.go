@@ -39,8 +39,10 @@ func newClient(label string) driver.Client {
 // affect any lock; it is logged.
 type announcer struct {
 	locker *Locker
-	once   sync.Once
 	timer  wheel.Timer
+	// begin announces the client, once. It is called with every grant and every place in the
+	// store's queue: inspection shows both.
+	begin func()
 
 	// running bounds the requests. It outlives the locker's closed, because a cancelled
 	// request may still reach the server after its caller has cleaned up there.
@@ -53,14 +55,10 @@ type announcer struct {
 }
 
 func (a *announcer) init(l *Locker) {
-	a.locker = l
+	a.locker, a.begin = l, sync.OnceFunc(a.announce)
 	a.running, a.abandon = context.WithCancel(context.Background())
 	a.timer.InitOnWorker(l.wheel, a.announce)
 }
-
-// begin is called with every grant and every place in the store's queue: inspection shows
-// both. The first call announces the client.
-func (a *announcer) begin() { a.once.Do(a.announce) }
 
 // announce writes the record in the background and schedules the next time.
 func (a *announcer) announce() {

@@ -76,7 +76,7 @@ package lock
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// How a process waits for a lock: waiter.go, queue.go, run.go.
+// How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
 // leaving_test.go, usercontext_test.go.
 // Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
@@ -113,7 +113,7 @@ package lock
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199.
 //
-// How long a call takes: deadline.go limit, Locker.requestBy(), backoff.go
+// How long a call takes: request.go limit, Locker.requestBy(), backoff.go
 // Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
@@ -121,7 +121,7 @@ package lock
 // Planted: 179, 180, 181, 182, 184.
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
-// lock/redisstore/kind.go Store.Release(), lock/quorum/release.go.
+// lock/redisstore/store.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //

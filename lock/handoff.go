@@ -56,13 +56,10 @@ func (h *handOff) end() {
 	}
 }
 
-// handToNext hands the ownership's lease to the first waiter in the queue. If it returns
-// false, the hand-off is over and the caller must release the lock.
+// handToNext hands the lease of an ownership that is part of a hand-off to the first waiter in
+// the queue. If it returns false, the hand-off is over and the caller must release the lock.
 func (l *Locker) handToNext(o *ownership) bool {
-	h := o.handOff()
-	if h == nil {
-		return false
-	}
+	h := o.terms.handOff
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := h.queue
@@ -97,7 +94,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.handOff()}
+	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.terms.handOff}
 	next, spec := newOwnership(a, *hold, hold.TTL, g, o.unknownUntil())
 	lease, err := o.lease.Pass(spec)
 	if err != nil {

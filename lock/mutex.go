@@ -131,11 +131,10 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 // acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
-	l := m.locker
+	l, o := m.locker, ownershipIn(ctx, m.locker, m.kind, m.name)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	o := ownershipIn(ctx, l, m.kind, m.name)
 	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
 	if o != nil {
@@ -147,6 +146,19 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 		return nil, err
 	}
 	return l.acquire(&a)
+}
+
+// ownershipKey is the context key of an ownership.
+type ownershipKey struct {
+	locker *Locker
+	kind   driver.Kind
+	name   string
+}
+
+// ownershipIn returns the ownership of the lock that ctx carries, or nil.
+func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
+	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
+	return o
 }
 
 // ready returns an error if no request should be sent.

@@ -4,45 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/observe"
 )
-
-// outcomes counts how acquisitions ended.
-type outcomes struct {
-	granted, byRelease, handedOff, refused, failed atomic.Int64
-}
-
-func (o *outcomes) add(outcome observe.Outcome, byRelease bool) {
-	switch outcome {
-	case observe.HandedOff:
-		o.handedOff.Add(1)
-	case observe.Granted:
-		o.granted.Add(1)
-		if byRelease {
-			o.byRelease.Add(1)
-		}
-	case observe.Refused:
-		o.refused.Add(1)
-	default:
-		o.failed.Add(1)
-	}
-}
-
-// acquireOutcome returns the outcome of an acquisition.
-func acquireOutcome(handedOff bool, err error) observe.Outcome {
-	switch {
-	case err == nil && handedOff:
-		return observe.HandedOff
-	case err == nil:
-		return observe.Granted
-	case errors.Is(err, ErrNotAcquired):
-		return observe.Refused
-	}
-	return observe.Failed
-}
 
 // holdOutcome returns the outcome of a hold.
 func holdOutcome(err error) observe.Outcome {
@@ -55,12 +20,9 @@ func holdOutcome(err error) observe.Outcome {
 	return observe.Failed
 }
 
-// recordOutcome counts and reports the result of an acquisition.
-func (l *Locker) recordOutcome(a *acquisition, g grant, lease *Lease, err error) {
-	outcome := acquireOutcome(g.lease != nil, err)
-	l.outcomes.add(outcome, g.byRelease)
-	observer := l.config.Observer
-	if observer.Acquired != nil {
+// reportAcquired reports the result of an acquisition.
+func (l *Locker) reportAcquired(a *acquisition, outcome observe.Outcome, lease *Lease, err error) {
+	if observer := l.config.Observer; observer.Acquired != nil {
 		now := time.Now()
 		acquired := observe.Acquired{Kind: a.hold.Kind, Name: a.hold.Name, Outcome: outcome, Waited: now.Sub(a.begin), Err: err}
 		if !a.queued.IsZero() {
@@ -75,8 +37,11 @@ func (l *Locker) recordOutcome(a *acquisition, g grant, lease *Lease, err error)
 		l.observe("Acquired", func() { observer.Acquired(a.ctx, acquired) })
 		returned = true
 	}
-	if err == nil && observer.Ended != nil {
-		lease.own().reportable()
+	if err != nil || l.config.Observer.Ended == nil {
+		return
+	}
+	if own := lease.own(); !own.reported.CompareAndSwap(reportedNothing, reportedGrant) {
+		own.report(own.lease.Err()) // it has ended meanwhile
 	}
 }
 
@@ -86,13 +51,6 @@ const (
 	reportedGrant   // Acquired was called
 	reportedEnd     // Ended was called, or will be once Acquired was
 )
-
-// reportable has the end of the hold reported, at once if it has ended meanwhile.
-func (o *ownership) reportable() {
-	if !o.reported.CompareAndSwap(reportedNothing, reportedGrant) {
-		o.report(o.lease.Err())
-	}
-}
 
 // over reports the end of the hold, unless that was reported before.
 func (o *ownership) over(err error) {

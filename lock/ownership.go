@@ -18,7 +18,7 @@ type ownership struct {
 	locker *Locker
 	lease  *renewal.Lease // its Key and Owner are the hold's name and owner
 	token  int64
-	// terms are nil for most ownerships: a process may have a million.
+	// terms are noTerms for most ownerships: a process may have a million.
 	terms *terms
 	kind  driver.Kind
 	// used is set once a hold was unlocked that its caller has received: MinHold counts.
@@ -47,46 +47,12 @@ type terms struct {
 	keepUntil time.Time
 }
 
-// newOwnership returns the ownership that an acquisition is granted, and the watchdog's
-// description of its lease, which is not registered yet. h is the hold as requests take it, and
-// ttl that of its lease.
-func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, g grant, unknownUntil time.Time) (*ownership, renewal.Spec) {
-	o := &a.options
-	own := &ownership{locker: a.locker, kind: h.Kind, token: g.Token}
-	own.setUnknownUntil(unknownUntil)
-	own.count.Store(1)
-	spec := renewal.Spec{
-		Key:       a.hold.Name,
-		Owner:     a.hold.Owner,
-		Ref:       driver.RefOf(a.hold),
-		TTL:       a.hold.TTL,
-		Fixed:     o.Fixed,
-		MaxHold:   o.MaxHold,
-		Alive:     o.Alive,
-		Heartbeat: o.Heartbeat,
-		Context:   context.WithoutCancel(a.ctx),
-		OnLost:    o.OnLost,
-	}
-	observed := own.locker.config.Observer.Ended != nil
-	if observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !h.Plain() {
-		own.terms = &terms{hold: h, handOff: g.handOff}
-		if observed {
-			own.terms.since = time.Now()
-		}
-		if o.MinHold > 0 {
-			own.terms.keepUntil = time.Now().Add(o.MinHold)
-		}
-	}
-	if observed || g.handOff != nil {
-		spec.OnLost = own.onLost(o.OnLost)
-	}
-	return own, spec
-}
+var noTerms terms
 
 // onLost returns the function that is called if the lease is lost. hook is the user's, or nil.
 func (o *ownership) onLost(hook func(error)) func(error) {
 	return func(err error) {
-		o.locker.endHandOff(o.handOff())
+		o.locker.endHandOff(o.terms.handOff)
 		// Two functions of users, of which neither waits for the other.
 		reported := make(chan struct{})
 		go func() {
@@ -102,28 +68,12 @@ func (o *ownership) onLost(hook func(error)) func(error) {
 
 // hold returns the hold with this count, as requests take it.
 func (o *ownership) hold(count int64) *driver.Hold {
-	if o.terms == nil {
+	if o.terms == &noTerms {
 		return &driver.Hold{Kind: o.kind, Name: o.lease.Key(), Owner: o.lease.Owner(), Count: count, TTL: o.lease.TTL()}
 	}
 	h := o.terms.hold
 	h.Count = count
 	return &h
-}
-
-// keepUntil is the end of [Options.MinHold], zero if there is none.
-func (o *ownership) keepUntil() time.Time {
-	if o.terms == nil {
-		return time.Time{}
-	}
-	return o.terms.keepUntil
-}
-
-// handOff is the hand-off that the lease is part of, nil if there is none.
-func (o *ownership) handOff() *handOff {
-	if o.terms == nil {
-		return nil
-	}
-	return o.terms.handOff
 }
 
 // unknownUntil is what unknown refers to, or zero.
@@ -139,12 +89,6 @@ func (o *ownership) request(h *driver.Hold) request {
 	return request{locker: o.locker, hold: h, unknownUntil: o.unknownUntil()}
 }
 
-func (o *ownership) setUnknownUntil(t time.Time) {
-	if !t.IsZero() {
-		o.unknown = new(t)
-	}
-}
-
 func (o *ownership) state() state { return o.lease }
 
 func (o *ownership) tokens() []int64 { return []int64{o.token} }
@@ -155,19 +99,6 @@ func (o *ownership) release(limitOf func(*Locker) limit, used bool) error {
 
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
-
-// ownershipKey is the context key of an ownership.
-type ownershipKey struct {
-	locker *Locker
-	kind   driver.Kind
-	name   string
-}
-
-// ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
-	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
-	return o
-}
 
 // with returns a context derived from ctx that carries the ownership of a reentrant lock.
 func (o *ownership) with(ctx context.Context) context.Context {
@@ -213,7 +144,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 	r := o.request(o.hold(o.count.Load() + 1))
 	g, err := r.acquire(ctx)
 	if r.unknownUntil.After(o.unknownUntil()) {
-		o.setUnknownUntil(r.unknownUntil)
+		o.unknown = new(r.unknownUntil)
 	}
 	switch {
 	case err != nil:
@@ -318,7 +249,7 @@ func (o *ownership) unlock(u limit, used bool) error {
 		}
 		return o.lower(u, h)
 	}
-	if l.handToNext(o) {
+	if o.terms.handOff != nil && l.handToNext(o) {
 		o.countMutex.unlock()
 		o.over(nil)
 		return nil
@@ -333,7 +264,7 @@ func (o *ownership) unlock(u limit, used bool) error {
 // end ends the ownership, whose last hold is being unlocked, and unlocks countMutex.
 func (o *ownership) end(u limit, h *driver.Hold) error {
 	defer o.countMutex.unlock()
-	keep := o.used.Load() && time.Now().Before(o.keepUntil())
+	keep := o.used.Load() && time.Now().Before(o.terms.keepUntil)
 	stopped, lost := o.stop(u)
 	if lost != nil {
 		if r := o.request(h); r.abandon() != nil { // the locker is closed
@@ -352,7 +283,7 @@ func (o *ownership) end(u limit, h *driver.Hold) error {
 // returned.
 func (o *ownership) keep(u limit, h *driver.Hold, stopped bool) error {
 	for {
-		h.Keep = max(time.Until(o.keepUntil()), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
+		h.Keep = max(time.Until(o.terms.keepUntil), 0).Truncate(time.Millisecond) + time.Millisecond // stores round down
 		if err := o.lower(u, h); err != nil {
 			return err
 		}
@@ -385,12 +316,12 @@ func (o *ownership) unlockLater() (err error) {
 	o.locker.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer o.locker.unlocks.end()
 	defer func() { o.over(err) }()
-	o.locker.endHandOff(o.handOff())
+	o.locker.endHandOff(o.terms.handOff)
 	_, lost := o.stop(limit{ctx: past, by: time.Now()})
 	switch {
 	case lost != nil:
 		err = lost
-	case o.used.Load() && time.Now().Before(o.keepUntil()):
+	case o.used.Load() && time.Now().Before(o.terms.keepUntil):
 		return o.keepUnknown(err)
 	}
 	r := request{locker: o.locker, hold: h, unknownUntil: time.Now().Add(o.locker.config.RequestTimeout)}

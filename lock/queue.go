@@ -1,7 +1,7 @@
 // Ground rules of waiting.
 //
-// The code of waiting is acquire.go, request.go, waiter.go, queue.go and run.go, in this
-// order. An acquisition that finds no queue sends one request. If that is refused, or a
+// The code of waiting is acquire.go, request.go, waiter.go, queue.go, run.go and result.go, in
+// this order. An acquisition that finds no queue sends one request. If that is refused, or a
 // queue exists, a waiter joins the queue. The waiter is the acquisition with a function
 // that receives its result, as wantConn in net/http.
 //
@@ -399,40 +399,10 @@ func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
 	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, false, false
-	if w.handsOff(g) {
+	if g.Reserved > 0 {
 		g.handOff = q.beginHandOff(w.acquisition, g)
 	}
 	q.deliver(w, result{grant: g})
-}
-
-// maxToken is the largest fencing token that every client can read.
-const maxToken = 1 << 53
-
-// grantedByRelease returns the grant that another owner's release has made. It accepts
-// the notice only if its values are within what the waiter offered, and only if it is in
-// time: the grant has not expired, and the store has not refused the lock since.
-//
-// The grant's start is computed from the store's clock: the time between the latest
-// refusal and the grant. That clock may be fast by 1 %. A grant that would still start in
-// the future is not accepted. If the notice is not accepted, the head sends a request
-// instead.
-func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
-	l, offered := a.locker, cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
-	ttl := cmp.Or(n.TTL, offered)
-	switch {
-	case ttl < minTTL(l.tick) || ttl > offered:
-		return grant{}, false
-	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
-		return grant{}, false
-	case a.enqueued.At.IsZero() || n.At.Before(a.enqueued.At):
-		return grant{}, false
-	}
-	after := n.At.Sub(a.enqueued.At)
-	now, sent := time.Now(), a.enqueued.sent.Add(after-after/100)
-	if sent.After(now) || !now.Before(l.until(sent, ttl)) {
-		return grant{}, false
-	}
-	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, Lease: ttl}, sent: sent, byRelease: true}, true
 }
 
 // retireIfIdle ends a queue without waiters, hand-off and run. It does so at once if the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -21,19 +22,10 @@ type request struct {
 	unknownUntil time.Time
 	// maybeQueued: the store may keep a place in its queue for the hold.
 	maybeQueued bool
-}
-
-// grant is a [driver.Answer], usually a granting one, with an instant before the store
-// gave it.
-type grant struct {
-	driver.Answer
-	sent time.Time
-	// byRelease: another owner's release made the grant, with the provisional TTL.
-	byRelease bool
-	// handOff is nil if the lease is not handed off within the process.
-	handOff *handOff
-	// lease is not nil if another holder in this process handed it off.
-	lease *Lease
+	// failure is the error of the latest acquisition, or nil.
+	failure error
+	// enqueued is the store's answer when it enqueued the hold, if it did.
+	enqueued grant
 }
 
 // acquire sends one acquisition. Its time is limited by ctx's deadline,
@@ -48,21 +40,28 @@ func (r *request) acquire(ctx context.Context) (g grant, err error) {
 		r.unknownUntil = deadline
 	}
 	g.sent = time.Now()
+	end := l.until(g.sent, h.TTL)
 	g.Answer, err = l.store.Acquire(bounded, h)
 	if err == nil && g.Verdict == driver.Granted {
-		g.Lease, g.First = min(g.Lease, h.TTL), min(g.First, h.TTL)
-		if !time.Now().Before(l.until(g.sent, h.TTL)) {
+		g.Lease, g.First, g.Reserved = min(g.Lease, h.TTL), min(g.First, h.TTL), min(g.Reserved, h.Queue.Reserve)
+		if !time.Now().Before(end) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
 				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)
 		}
 	}
-	if err == nil || errors.Is(err, ErrNotDone) {
+	if r.failure = err; err == nil || errors.Is(err, ErrNotDone) {
 		r.unknownUntil = before
 	}
 	if err != nil {
 		return grant{}, err
 	}
 	r.maybeQueued = r.maybeQueued || g.Verdict == driver.Refused && (h.Queue.Keep > 0 || h.Queue.Subscribed || h.ReadWrite.BlockReaders > 0)
+	if !g.At.IsZero() {
+		r.enqueued = g
+	}
+	if !g.At.IsZero() || h.Queue.Keep > 0 { // inspection shows its place
+		l.announcer.begin()
+	}
 	return g, nil
 }
 
@@ -125,16 +124,163 @@ func (r *request) abandonUnknown() {
 	}
 }
 
-// renewOwner goes on with a new owner, and abandons the hold of the old one.
+// renewOwner goes on with a new owner, which has no place in the store's queue, and abandons
+// the hold of the old one.
 func (r *request) renewOwner() {
 	r.abandonUnknown()
 	h := *r.hold
 	h.Owner = r.locker.newOwner(h.Kind, h.Semaphore.Permits)
-	r.hold = &h
+	r.hold, r.enqueued = &h, grant{}
 }
 
 // until returns the end of a lease's validity as the watchdog computes it, for a request
 // sent at t0.
 func (l *Locker) until(t0 time.Time, ttl time.Duration) time.Time {
 	return renewal.Until(t0, ttl).Add(-l.tick)
+}
+
+// bound returns the context of one request. It keeps ctx's values and deadline, but not
+// its cancellation.
+func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
+	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
+}
+
+// requestBy returns the deadline of a request that begins now and has so much time.
+func (l *Locker) requestBy(timeout time.Duration) time.Time {
+	by := time.Now().Add(timeout)
+	if end := l.lastBy.Load(); end != nil && end.Before(by) {
+		return *end
+	}
+	return by
+}
+
+// earliest returns the deadline of ctx, or by if that is earlier.
+func earliest(ctx context.Context, by time.Time) time.Time {
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
+		return deadline
+	}
+	return by
+}
+
+// A requestContext carries the deadline of one request. It keeps the values of its
+// parent, but not the parent's cancellation.
+//
+// Each request has one, and hardly any reaches its deadline. It makes a standard context, with
+// its timer, for the first caller that awaits the end: a store that only asks for the deadline,
+// or whether that is over, has none. For these, standard contexts took five objects and three
+// times as long.
+type requestContext struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu        sync.Mutex
+	cancelled bool               // guarded by mu
+	ctx       context.Context    // guarded by mu; the standard context, or nil
+	cancel    context.CancelFunc // guarded by mu; of ctx
+}
+
+// withDeadline returns ctx's values with a deadline, without ctx's cancellation.
+func withDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	c := &requestContext{parent: ctx, deadline: deadline}
+	return c, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cancelled = true; c.ctx != nil {
+			c.cancel()
+		}
+	}
+}
+
+// Deadline implements [context.Context].
+func (c *requestContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done implements [context.Context].
+func (c *requestContext) Done() <-chan struct{} { return c.standard(true).Done() }
+
+// Value implements [context.Context]. The standard context is among the values: package context
+// finds it there, so that a child costs no goroutine.
+func (c *requestContext) Value(key any) any { return c.standard(true).Value(key) }
+
+// Err implements [context.Context].
+func (c *requestContext) Err() error {
+	if ctx := c.standard(!time.Now().Before(c.deadline)); ctx != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// standard returns the standard context. Without need it returns nil if there is none, and c
+// is not cancelled.
+func (c *requestContext) standard(need bool) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil && (need || c.cancelled) {
+		c.ctx, c.cancel = context.WithDeadline(context.WithoutCancel(c.parent), c.deadline)
+		if c.cancelled {
+			c.cancel()
+		}
+	}
+	return c.ctx
+}
+
+// limit is how long an Unlock takes at most: until by, or until ctx ends and the request in
+// flight has returned. A context with that deadline
+// would cost as much as the rest of an Unlock in this process, so only those that have to
+// wait make one.
+type limit struct {
+	ctx context.Context
+	by  time.Time // no later than the deadline of ctx
+}
+
+// unlocking returns the limit of a release. It ends after [Config.RequestTimeout], and
+// with ctx, unless ctx has already ended.
+func (l *Locker) unlocking(ctx context.Context) limit {
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return l.within(ctx)
+}
+
+// within returns the limit of a release that ends after [Config.RequestTimeout], and with
+// ctx. If ctx has ended, nothing is left of it.
+func (l *Locker) within(ctx context.Context) limit {
+	by := time.Now()
+	if ctx.Err() == nil {
+		by = earliest(ctx, by.Add(l.config.RequestTimeout))
+	}
+	return limit{ctx, by}
+}
+
+// context returns a context that ends at the limit.
+func (u limit) context() (context.Context, context.CancelFunc) {
+	return context.WithDeadline(u.ctx, u.by)
+}
+
+// half returns the limit for half of the remaining time.
+func (u limit) half() limit {
+	return limit{u.ctx, u.by.Add(-time.Until(u.by) / 2)}
+}
+
+// request returns the context of one request for a lock with that TTL.
+func (u limit) request(ttl time.Duration) (context.Context, context.CancelFunc) {
+	by := time.Now().Add(ttl / 3)
+	if u.by.Before(by) {
+		by = u.by
+	}
+	return withDeadline(u.ctx, by)
+}
+
+// sleep waits for d. It returns false if the limit is earlier.
+func (u limit) sleep(d time.Duration) bool {
+	if time.Until(u.by) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-u.ctx.Done():
+		return false
+	}
 }

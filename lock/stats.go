@@ -1,8 +1,15 @@
 package lock
 
 import (
+	"sync/atomic"
+
 	"github.com/leasewheel/leasewheel/lock/observe"
 )
+
+// outcomes counts how acquisitions ended.
+type outcomes struct {
+	granted, byRelease, handedOff, refused, failed atomic.Int64
+}
 
 // Stats returns the locker's present state and counters. It sends no request.
 func (l *Locker) Stats() observe.Stats {

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -39,18 +38,6 @@ type waiter struct {
 	kept   *list.Element
 }
 
-// result is how an acquisition has ended: with a grant, or without one for a reason.
-type result struct {
-	grant grant
-	err   error
-	// panicked is the panic of the store or of a function of the user, for the goroutine
-	// that waits; nil if there was none.
-	panicked *PanicError
-}
-
-// granted reports whether the result is a grant.
-func (r *result) granted() bool { return r.err == nil && r.panicked == nil }
-
 // wait joins the lock's queue until the lock is granted or waitCtx ends. refusal is the
 // store's answer, if it has answered.
 func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
@@ -83,18 +70,6 @@ func (l *Locker) leave(w *waiter, results <-chan result) result {
 	w.queue.leave(w)
 	l.mu.Unlock()
 	return <-results
-}
-
-// orPanic returns the result, or continues a panic in the goroutine of the caller.
-func (r result) orPanic() result {
-	switch {
-	case r.panicked == nil:
-	case r.panicked.Value == nil:
-		runtime.Goexit()
-	default:
-		panic(r.panicked.Value)
-	}
-	return r
 }
 
 // newPanic returns the error for a recovered panic, and logs it.
