@@ -182,8 +182,8 @@ func (cn *conn) answered(k kind, name string) {
 }
 
 // refused ends the subscriptions of the oldest request, which the user has no right to, or whose
-// slot belongs to another node. The others on the conn are not affected. It reports whether there
-// was such a request.
+// slot belongs to another node. The others on the conn are not affected. It reports whether the
+// refusal is explained.
 func (cn *conn) refused(err error) bool {
 	s := cn.subscriber
 	redirected := errors.Is(err, fault.ErrCluster)
@@ -193,7 +193,7 @@ func (cn *conn) refused(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind != subscribe {
-		return false
+		return redirected // of a channel to be left: the server has dropped it with its slot, before
 	}
 	names := cn.requests[0].names
 	cn.requests = cn.requests[1:]

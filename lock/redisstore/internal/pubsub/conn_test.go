@@ -258,38 +258,87 @@ func requireInOrder(t *testing.T, names []string) {
 	}
 }
 
+// A server drops the channels of a slot that moves, and redirects a request to leave one that it gets
+// after that. The connection keeps its other channels.
+func TestRedirectedUnsubscriptionEndsNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := scripted(func(request string) string {
+			switch request {
+			case "subscribe a", "subscribe b":
+				return confirmation(request, 1)
+			case "unsubscribe a":
+				return confirmation(request, 1) + "-MOVED 15495 127.0.0.1:2\r\n"
+			}
+			return ""
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		var woken atomic.Int32
+		a, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
+		require.NoError(t, err)
+		b, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "b"}}}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, err)
+		a.Close()
+		time.Sleep(time.Minute)
+		assert.Zero(t, woken.Load(), "another connection would wake it")
+		b.Close()
+		s.Close()
+		require.NoError(t, client.Close())
+		served.Wait()
+	})
+}
+
+// confirmation is the reply to a request for one channel.
+func confirmation(request string, channels int) string {
+	kind, channel, _ := strings.Cut(request, " ")
+	return fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n", len(kind), kind, len(channel), channel, channels)
+}
+
+// scripted returns a client of a server that answers by reply to the requests of subscriptions, and
+// the work of that server.
+func scripted(reply func(request string) string) (*redis.Client, *sync.WaitGroup) {
+	serve := func(c net.Conn) {
+		command := ""
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			answer := ""
+			switch line := strings.ToLower(lines.Text()); {
+			case line == "hello":
+				answer = "-ERR unknown command\r\n"
+			case line == "ping":
+				answer = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+			case strings.HasSuffix(line, "subscribe"):
+				command = line + " "
+			case command != "" && line[0] != '$':
+				answer, command = reply(command+line), ""
+			}
+			if answer != "" {
+				_, _ = io.WriteString(c, answer)
+			}
+		}
+	}
+	serving := new(sync.WaitGroup)
+	return redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			serving.Go(func() { serve(theirs) })
+			return ours, nil
+		},
+	}), serving
+}
+
 // While the server goes on to refuse a subscription that it had, as a cluster without a master for
 // the slot does, it is requested a few times a second at most.
 func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int32
-		serve := func(c net.Conn) {
-			for lines := bufio.NewScanner(c); lines.Scan(); {
-				var reply string
-				switch strings.ToLower(lines.Text()) {
-				case "hello":
-					reply = "-ERR unknown command\r\n"
-				case "ping":
-					reply = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
-				case "subscribe":
-					reply = "-CLUSTERDOWN Hash slot not served\r\n"
-					if requests.Add(1) == 1 {
-						reply = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"
-					}
-				}
-				if reply != "" {
-					_, _ = io.WriteString(c, reply)
-				}
+		client, served := scripted(func(request string) string {
+			if request != "subscribe a" {
+				return ""
 			}
-		}
-		var serving sync.WaitGroup
-		client := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
-			Dialer: func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				serving.Go(func() { serve(theirs) })
-				return ours, nil
-			},
+			if requests.Add(1) == 1 {
+				return confirmation(request, 1) + confirmation("unsubscribe a", 0)
+			}
+			return "-CLUSTERDOWN Hash slot not served\r\n"
 		})
 		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
 		sub, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
@@ -300,6 +349,6 @@ func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
 		sub.Close()
 		s.Close()
 		require.NoError(t, client.Close())
-		serving.Wait()
+		served.Wait()
 	})
 }
