@@ -102,8 +102,8 @@ package delayqueue
 // Planted: 188.
 //
 // Claims and leases: claim.lua, queue.lua, worker.go.
-// Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go.
-// Planted: 35, 36, 49.
+// Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go.
+// Planted: 35, 36, 49, 270.
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.

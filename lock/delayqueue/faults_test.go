@@ -341,6 +341,71 @@ func TestWorkerWithoutSubscription(t *testing.T) {
 	})
 }
 
+// muted loses subscriptions, as a network does that lets no other connection through, or sends
+// them late.
+type muted struct {
+	net.Conn
+	late time.Duration // 0: lost
+}
+
+func (c muted) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
+		if c.late == 0 {
+			return len(p), nil
+		}
+		time.Sleep(c.late)
+	}
+	return c.Conn.Write(p)
+}
+
+// overMuted returns a client whose subscriptions are late or lost.
+func overMuted(t *testing.T, late time.Duration) *redis.Client {
+	t.Helper()
+	options := locktest.Start(t).Client(t).Options()
+	dial := options.Dialer
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return muted{conn, late}, err
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// A subscription that is not answered delays no message whose due time the worker knows.
+func TestSubscriptionDelaysNoMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, overMuted(t, 0), config{})
+		const n = 200
+		messages := numbered(n)
+		for i := range messages {
+			messages[i].Delay = time.Duration(i) * 100 * time.Millisecond
+		}
+		put(t, q, messages...)
+		l := newLog()
+		stop := work(t, q, succeed, worker{Report: l.add})
+		for _, r := range l.await(t, n) {
+			assert.LessOrEqual(t, r.Late(), slack, r.ID)
+		}
+		ending := time.Now()
+		stop()
+		assert.LessOrEqual(t, time.Since(ending), delayqueue.DefaultRequestTimeout)
+	})
+}
+
+// A message that was put while a worker subscribed is found once it has.
+func TestMessageBeforeTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, overMuted(t, 500*time.Millisecond), config{Poll: time.Hour})
+		l := newLog()
+		work(t, q, succeed, worker{Report: l.add})
+		time.Sleep(100 * time.Millisecond) // it has claimed
+		put(t, q, message{ID: "a"})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
+	})
+}
+
 // A server's permanent refusal of a worker is returned at once, not logged.
 func TestRefusedWorker(t *testing.T) {
 	t.Parallel()

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -127,10 +127,6 @@ type worker struct {
 	next, rest time.Time
 	failures   int  // since the last success
 	served     bool // the server has answered once
-
-	subscription driver.Subscription
-	// subscribeAt is when to subscribe again.
-	subscribeAt time.Time
 }
 
 // Work handles messages until ctx ends or the queue is closed. Then it claims no more,
@@ -163,6 +159,8 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 	w.renameClaims()
+	var subscribing sync.WaitGroup
+	defer subscribing.Wait()
 	ending, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(q.closed, func() { end(ErrClosed) })()
@@ -171,6 +169,7 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	defer w.cut(nil)
 	w.alarm.InitOnWorker(e.wheel, w.notify)
 	defer w.alarm.Cancel()
+	subscribing.Go(w.subscribe)
 	return w.run()
 }
 
@@ -196,9 +195,6 @@ func (w *worker) run() error {
 		}
 	}
 	w.windUp()
-	if w.subscription != nil {
-		w.subscription.Close()
-	}
 	return err
 }
 
@@ -226,7 +222,6 @@ func (w *worker) sleep() error {
 
 // poll claims due messages, and sets the time of the next poll.
 func (w *worker) poll() error {
-	w.subscribe()
 	c, err := w.claim(min(w.room(), batch))
 	if err != nil && !w.served && !passing(err) {
 		return err // trying again would not help
@@ -239,9 +234,6 @@ func (w *worker) poll() error {
 	w.next = c.answered.Add(w.queue.config.Poll)
 	if c.pause >= 0 {
 		w.next = c.answered.Add(min(c.pause, w.queue.config.Poll))
-	}
-	if w.subscription == nil && w.next.After(w.subscribeAt) {
-		w.next = w.subscribeAt
 	}
 	if err := w.begin(c); err != nil && w.ending.Err() == nil {
 		w.pause("messages are given back: their leases cannot be kept", err)
@@ -260,25 +252,25 @@ func (w *worker) pause(why string, err error) {
 	w.queue.log.Warn("delayqueue: "+why+"; trying again", "queue", w.queue.name, "after", d, "err", err)
 }
 
-// subscribe subscribes to notifications of messages that are due earlier than the others.
-// The poll that follows finds messages that were put before. Without a subscription,
-// polls find all messages.
+// subscribe keeps a subscription to notifications of messages that are due earlier than the
+// others, until the worker ends. Each attempt ends with a poll, which finds messages that were
+// put before; without a subscription, polls find all messages.
 func (w *worker) subscribe() {
-	if w.subscription != nil || time.Now().Before(w.subscribeAt) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
-	defer cancel()
-	subscription, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() {
+	for w.ending.Err() == nil {
+		ctx, cancel := context.WithTimeout(w.ending, w.queue.config.RequestTimeout)
+		subscription, err := w.queue.store.Listen(ctx, w.queue.keys[channelKey], func() { signal(w.news) })
+		cancel()
 		signal(w.news)
-	})
-	if err != nil {
-		w.subscribeAt = time.Now().Add(mostPause)
-		w.queue.log.Warn("delayqueue: no notice of messages that are due earlier; trying again",
-			"queue", w.queue.name, "after", mostPause, "err", err)
-		return
+		switch {
+		case err == nil:
+			<-w.ending.Done()
+			subscription.Close()
+		case w.ending.Err() == nil:
+			w.queue.log.Warn("delayqueue: no notice of messages that are due earlier; trying again",
+				"queue", w.queue.name, "after", mostPause, "err", err)
+		}
+		pause(w.ending, mostPause)
 	}
-	w.subscription = subscription
 }
 
 // windUp waits for the handlers, and ends their contexts after Grace. If the reply to the last

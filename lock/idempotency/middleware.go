@@ -225,7 +225,7 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 		problem(w, http.StatusInternalServerError, "requests with an Idempotency-Key cannot be served")
 		return
 	}
-	ctx, cancel := context.WithTimeout(q.Context(), limit)
+	ctx, cancel := context.WithTimeout(detached, limit) // else a client that leaves interrupts an attempt
 	previous, err := h.replies.Swap(ctx, q.name, begun, h.config.Keep)
 	cancel()
 	switch {

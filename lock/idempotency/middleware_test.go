@@ -624,3 +624,27 @@ func TestLoggerThatPanics(t *testing.T) {
 	}
 	require.EqualValues(t, 1, calls.Load(), "broken promise: the effect happened twice")
 }
+
+// leaving is a store whose request is applied when the client gives up.
+type leaving struct {
+	idempotency.Replies
+	leave func()
+}
+
+func (l leaving) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	previous, err := l.Replies.Swap(ctx, key, next, keep)
+	l.leave()
+	return previous, errors.Join(err, ctx.Err())
+}
+
+// A client that gives up while the begin of the attempt is stored interrupts no attempt.
+func TestClientLeavesBeforeTheHandler(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	ctx, leave := context.WithCancel(t.Context())
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	h := wrap(t, locktest.New(t, patient), leaving{idempotency.NewMemory(), leave}, c, counted(&calls))
+	post(h, "k", "body", func(r *http.Request) { *r = *r.WithContext(ctx) })
+	require.Equal(t, "1", post(h, "k", "body").Body.String())
+	require.EqualValues(t, 1, calls.Load())
+	require.Zero(t, interrupted.Load())
+}
