@@ -197,9 +197,14 @@ func (c *requestContext) Deadline() (time.Time, bool) { return c.deadline, true 
 // Done implements [context.Context].
 func (c *requestContext) Done() <-chan struct{} { return c.standard(true).Done() }
 
-// Value implements [context.Context]. The standard context is among the values: package context
-// finds it there, so that a child costs no goroutine.
-func (c *requestContext) Value(key any) any { return c.standard(true).Value(key) }
+// Value implements [context.Context]. The standard context is among the values if there is one:
+// package context finds it there after a call of Done, so that a child costs no goroutine.
+func (c *requestContext) Value(key any) any {
+	if ctx := c.standard(false); ctx != nil {
+		return ctx.Value(key)
+	}
+	return context.WithoutCancel(c.parent).Value(key)
+}
 
 // Err implements [context.Context].
 func (c *requestContext) Err() error {

@@ -73,6 +73,18 @@ func TestRequestContextThatIsLate(t *testing.T) {
 	})
 }
 
+// Reading a value of a request's context, as hooks and loggers do, makes no standard context,
+// and its cause is not the parent's.
+func TestRequestContextReadsValues(t *testing.T) {
+	parent, cancelParent := context.WithCancel(context.WithValue(t.Context(), requestKey{}, "value"))
+	cancelParent()
+	request, cancel := withDeadline(parent, time.Now().Add(time.Hour))
+	defer cancel()
+	require.Equal(t, "value", request.Value(requestKey{}))
+	require.NoError(t, context.Cause(request))
+	require.Nil(t, request.(*requestContext).ctx) //nolint:forcetypeassert // it is made above
+}
+
 // Children of a request's context end with it, and cost no goroutine until then: one each
 // is what package context starts for a context of another kind.
 func TestRequestContextEndsItsChildren(t *testing.T) {
