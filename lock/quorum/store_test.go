@@ -695,3 +695,36 @@ func TestWaiterIsWokenWhileItReleases(t *testing.T) {
 		})
 	}
 }
+
+// A message that comes during an attempt counts at its end, also if a node without an answer has
+// delayed that beyond the time in which the messages of one release are gathered.
+func TestMessageDuringALongAttemptWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, store, wakes := waiting(t, "me:1")
+		free := func(b *booth) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(b.locks, "a")
+			b.ring("a")
+		}
+		for _, b := range all {
+			b.give("a", "other:1", time.Hour)
+		}
+		refused := func() {
+			answer, err := store.Acquire(t.Context(), hold("me:1"))
+			require.NoError(t, err)
+			require.Equal(t, driver.Refused, answer.Verdict)
+		}
+		refused()
+		time.Sleep(time.Millisecond)
+		free(all[0])
+		free(all[2])
+		require.Equal(t, 1, *wakes)
+		all[0].set(func(request string, _ *driver.Hold) mishap { return mishap{lost: request == "acquire"} })
+		time.AfterFunc(5*time.Millisecond, func() { free(all[1]) })
+		refused()
+		pass(time.Second)
+		require.Equal(t, 2, *wakes)
+		pass(time.Second)
+	})
+}

@@ -113,15 +113,16 @@ type subscription struct {
 	missing int
 	asked   time.Time
 
-	round *messages // nil: none has come for a while; guarded by mu
+	round *messages // the last; nil: none has come; guarded by mu
 }
 
 // messages are those of one release: from the first until gathering is over, or until a node's second
 // message after a wake, which is of another release.
 type messages struct {
 	reported []bool // the nodes that have reported the release
-	fresh    int    // how many have done so since the last wake
+	fresh    int    // how many have done so since the last wake; they count at the end of an attempt
 	woken    bool
+	over     bool // the next message is of another release
 }
 
 // add adds a node's subscription, or closes it if the whole is closed already.
@@ -157,7 +158,7 @@ func (sub *subscription) resume(node int, since time.Time) {
 // the first wake lacked other nodes. The caller holds mu.
 func (sub *subscription) note(node int) {
 	r := sub.round
-	if r == nil || r.woken && r.reported[node] {
+	if r == nil || r.over || r.woken && r.reported[node] {
 		r = sub.begin()
 	}
 	if r.reported[node] {
@@ -179,7 +180,7 @@ func (sub *subscription) begin() *messages {
 		if sub.round != r || sub.closed {
 			return
 		}
-		if sub.round = nil; !r.woken {
+		if r.over = true; !r.woken {
 			sub.wake(r)
 		}
 	})
