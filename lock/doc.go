@@ -121,7 +121,7 @@ package lock
 // Planted: 179, 180, 181, 182, 184.
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
-// lock/redisstore/kind.go Store.Release(), lock/quorum/release.go.
+// lock/redisstore/store.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, lock/quorum/store_test.go.
 // Planted: 65, 66, 67.
 //

@@ -53,7 +53,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	if sentinel {
 		subject.Replica = func(address string) *redis.Client { return replicaClient(single, address) }
 	}
-	if s.messages.cluster != nil && s.config.PubSub != PubSubOff {
+	if s.messages.clustered && s.config.PubSub != PubSubOff {
 		subject.NeedsSharded = s.config.PubSub == PubSubOn
 		subject.Sharded = func(ctx context.Context, master *redis.Client) (bool, error) {
 			publish, err := publishingOf(ctx, master)

@@ -101,7 +101,7 @@ func beLate(cmd redis.Cmder) {
 	if name := cmd.Name(); name != "evalsha" && name != "eval" || len(args) < 6 {
 		return
 	}
-	if by, ok := args[len(args)-2].(string); ok && len(by) == 16 {
+	if by, ok := args[len(args)-2].(*string); ok && len(*by) == 16 {
 		args[len(args)-2] = "1"
 	}
 }

@@ -99,7 +99,7 @@ package redisstore
 // PLANTED=22). A name without a folder, or in internal/, is of this package.
 // TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
 //
-// How scripts are put together: internal/lua/script.go.
+// How scripts are put together, and what they reply: internal/lua/script.go, reply.go.
 // Tests: internal/lua/script_test.go, reply_test.go.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
@@ -112,7 +112,7 @@ package redisstore
 // internal/lua/plain_yield.lua.
 // Tests: interop_test.go, plain_test.go.
 //
-// Fencing tokens: internal/lua/token.lua, internal/lua/fence.lua, fence.go.
+// Fencing tokens: internal/lua/token.lua, internal/lua/fence.lua, mutex.go Store.Fence().
 // Tests: token_test.go.
 // Planted: 04, 05, 18, 46, 51, 63.
 //
@@ -122,19 +122,18 @@ package redisstore
 // Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
-// nodes.locate(), nodes.Masters(), pubsub.go messages.publishing().
+// nodes.locate(), nodes.Masters(), store.go Store.publishing().
 // Tests: internal/transport/nodes_test.go, mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163, 263.
 //
 // How requests are sent: internal/transport/transport.go, internal/transport/call.go,
-// internal/transport/background.go, internal/transport/batcher.go,
-// internal/transport/shared.go, internal/lua/shared.lua, internal/transport/pipeline.go,
-// internal/transport/clock.go, internal/lua/deadline.lua.
+// internal/transport/background.go, internal/transport/shared.go, internal/lua/shared.lua,
+// internal/transport/pipeline.go, internal/transport/clock.go, internal/lua/deadline.lua.
 // Tests: internal/transport/shared_test.go, batcher_test.go, shared_test.go,
 // deadline_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
 //
-// Renewals on Redis: kind.go Store.Renew(), internal/transport/renewal.go,
+// Renewals on Redis: store.go Store.Renew(), internal/transport/renewal.go,
 // internal/lua/renew.lua, internal/lua/fence_life.lua.
 // Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
 // Planted: 01, 02, 207, 209, 231.

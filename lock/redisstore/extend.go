@@ -63,7 +63,7 @@ func (sc Script) Queue(ctx context.Context, pipe Pipeline, keys []string, args .
 // of that text. Listen returns once the server has confirmed the subscription. wake must
 // not block.
 func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver.Subscription, error) {
-	publish, err := s.messages.publishing(ctx)
+	publish, err := s.publishing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
 // "publish", or in most clusters "spublish". In a cluster it asks a server, once.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
-	publish, err := s.messages.publishing(ctx)
+	publish, err := s.publishing(ctx)
 	if err == nil && publish != publishPlain {
 		publish = publishSharded
 	}

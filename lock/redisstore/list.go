@@ -35,7 +35,7 @@ const (
 // takes 5 s at most; a server that does not answer is asked twice.
 func (s *Store) List(ctx context.Context, prefix string, wanted func(name string) bool) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		publish, err := s.messages.publishing(ctx)
+		publish, err := s.publishing(ctx)
 		var masters []*redis.Client
 		if err == nil {
 			masters, err = s.transport.Masters(ctx)
@@ -67,7 +67,7 @@ type trace struct {
 type lister struct {
 	store   *Store
 	ctx     context.Context // ends with the list
-	publish string          // see messages.publishing
+	publish string          // see Store.publishing
 	prefix  string
 	wanted  func(name string) bool
 	listed  chan listed // closed when every server has been read

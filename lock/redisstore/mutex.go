@@ -2,8 +2,8 @@ package redisstore
 
 import (
 	"cmp"
+	"context"
 	"hash/maphash"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +19,7 @@ var (
 	acquire = &transport.Script{Text: lua.File("acquire.lua"), Granting: true, Common: 2, Own: 3}
 	release = &transport.Script{Text: lua.File("release.lua"), Common: 2, Own: 2}
 	renew   = transport.File("renew.lua")
+	fence   = transport.File("fence.lua")
 )
 
 // mutex keeps [driver.KindMutex]: Redisson's RLock. Redisson's clients receive every
@@ -129,8 +130,8 @@ type lockCall struct {
 
 	at                  key
 	owner               string
-	derived             [4]key
-	publish             string // see messages.publishing
+	derived             [4]string
+	publish             string // see Store.publishing
 	life, ttl, proposed int64  // life of the fencing counter and ttl in ms
 }
 
@@ -138,11 +139,21 @@ type lockCall struct {
 // derived from it by the prefixes.
 func newLockCall(sc *transport.Script, r request, prefixes []string) *lockCall {
 	c := &lockCall{at: r.at, owner: r.Owner, publish: r.publish, life: r.store.fenceMillis, ttl: r.TTL.Milliseconds(), proposed: r.token}
-	derived := c.derived[:len(prefixes)]
-	deriveEach(r.at, prefixes, derived)
+	before, after := ":{", "}" // as derive has them, but in one text for all: one allocation
+	if strings.Contains(string(r.at), "{") {
+		before, after = ":", ""
+	}
+	var all strings.Builder
+	all.Grow(len(prefixes) * (len(before) + len(r.at) + len(after) + len(channelPrefix))) // the longest prefix
 	c.keyList[0] = (*string)(&c.at)
-	for i := range derived {
-		c.keyList[1+i] = (*string)(&derived[i])
+	for i, prefix := range prefixes {
+		start := all.Len()
+		all.WriteString(prefix)
+		all.WriteString(before)
+		all.WriteString(string(r.at))
+		all.WriteString(after)
+		c.derived[i] = all.String()[start:]
+		c.keyList[1+i] = &c.derived[i]
 	}
 	c.Call = transport.Call{Script: sc, Keys: c.keyList[:1+len(prefixes)], Args: c.argList[:0]}
 	return c
@@ -155,71 +166,6 @@ func acquireMutex(r request) (*transport.Call, error) {
 		c.Args = append(c.Args, r.Count, member, r.Queue.Reserve)
 	}
 	return &c.Call, nil
-}
-
-func answerOfMutex(reply any, h *driver.Hold) (driver.Answer, error) {
-	list, ok := reply.([]any)
-	if !ok || len(list) < 3 {
-		return driver.Answer{}, fault.Unexpected(reply)
-	}
-	a, err := answer(list[:2], h)
-	switch more, _ := list[2].(int64); {
-	case a.Verdict == driver.Granted:
-		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, fault.Unexpected(reply)
-		}
-		a.Reserved = more
-	case more > 0:
-		a.At = time.UnixMicro(more)
-	}
-	return a, err
-}
-
-// clockOf returns the server's clock from the end of a mutex's reply, zero if it has none.
-func clockOf(reply any) time.Time {
-	list, _ := reply.([]any)
-	if len(list) != 4 {
-		return time.Time{}
-	}
-	micros, ok := list[3].(int64)
-	if !ok || micros < 0 || micros > lua.MaxNumber {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros)
-}
-
-// answer parses a script's reply to an acquisition.
-func answer(reply any, _ *driver.Hold) (driver.Answer, error) {
-	code, value, err := pair(reply)
-	if err != nil {
-		return driver.Answer{}, err
-	}
-	switch code {
-	case 1:
-		if value < 0 || value > lua.MaxNumber {
-			return driver.Answer{}, fault.Unexpected(reply)
-		}
-		return driver.Answer{Verdict: driver.Granted, Token: value}, nil
-	case 0:
-		return driver.Answer{Wait: remaining(value)}, nil
-	case 2:
-		return driver.Answer{Wait: remaining(value), Foreign: true}, nil
-	case 3:
-		return driver.Answer{Verdict: driver.NotHeld}, nil
-	case 4:
-		return driver.Answer{Wait: remaining(value), Behind: true}, nil
-	}
-	return driver.Answer{}, fault.Unexpected(reply)
-}
-
-// remaining converts a reply of PTTL, with zero for a key that never expires. A key in
-// its last millisecond has 0 ms left, which must not become zero.
-func remaining(pttl int64) time.Duration {
-	const longest = math.MaxInt64 / int64(time.Millisecond)
-	if pttl < 0 {
-		return 0
-	}
-	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
 func releaseMutex(r request) (*transport.Call, error) {
@@ -259,16 +205,22 @@ func (s *Store) prolongAs(c *transport.Call, at key, lease *renewal.Item, owner 
 	c.Args = append(c.Args, ttl, owner, "")
 }
 
-// pair splits a script's reply of two integers.
-func pair(reply any) (first, second int64, err error) {
-	list, ok := reply.([]any)
-	if !ok || len(list) != 2 {
-		return 0, 0, fault.Unexpected(reply)
+// Fence raises the fencing counter of a mutex to at least token, if the owner holds the
+// mutex. It is for stores made of several servers, as in package quorum: their tokens
+// must grow together. If the owner does not hold the mutex, Fence does nothing and held
+// is false.
+func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
+	at, err := s.names.key(h.Name)
+	if err != nil {
+		return false, err
 	}
-	first, ok1 := list[0].(int64)
-	second, ok2 := list[1].(int64)
-	if !ok1 || !ok2 {
-		return 0, 0, fault.Unexpected(reply)
+	reply, err := s.transport.Run(ctx, newCall(fence, []key{at, tokenKey(at)}, h.Owner, token, s.fenceMillis))
+	if err != nil {
+		return false, err
 	}
-	return first, second, nil
+	raised, ok := reply.(int64)
+	if !ok {
+		return false, fault.Unexpected(reply)
+	}
+	return raised == 1, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,8 +65,8 @@ const (
 // errNoShards is the error of PubSubOn with servers that are too old.
 var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn needs: it requires Redis 7; set PubSubAuto or PubSubOff")
 
-// publishing returns the publish mode for a cluster that supports the command able.
-func (p PubSub) publishing(able string) (string, error) {
+// publish returns the publish mode for a cluster that supports the command able.
+func (p PubSub) publish(able string) (string, error) {
 	switch {
 	case able == publishPlain && p == PubSubOn:
 		return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
@@ -101,21 +100,18 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	return s.messages.subscribe(ctx, r.publish, k.handlers(r), notify)
 }
 
-// messages are the subscriptions of a store, and how its releases are published.
+// messages are the subscriptions of a store.
 type messages struct {
 	*pubsub.Subscriber
 	transport *transport.Transport
 	client    redis.UniversalClient
-	cluster   *redis.ClusterClient // nil if there is one server, as far as pub/sub goes
-	mode      PubSub
-	able      atomic.Pointer[string] // the command that publishes releases, once known
+	clustered bool // by the servers, as far as pub/sub goes
 }
 
-func newMessages(client redis.UniversalClient, mode PubSub, t *transport.Transport) *messages {
-	m := &messages{client: client, mode: mode, transport: t}
-	if c, ok := client.(*redis.ClusterClient); ok && c.Options().ClusterSlots == nil {
-		m.cluster = c
-	}
+func newMessages(client redis.UniversalClient, t *transport.Transport) *messages {
+	m := &messages{client: client, transport: t}
+	c, cluster := client.(*redis.ClusterClient)
+	m.clustered = cluster && c.Options().ClusterSlots == nil
 	m.Subscriber = pubsub.New(m.node, t.Doubt)
 	return m
 }
@@ -138,7 +134,7 @@ func (m *messages) subscribe(ctx context.Context, publish string, handlers []han
 // node returns the node of a channel's subscription: in a cluster the master of its slot,
 // whose scripts count the subscribers.
 func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
-	if m.cluster == nil {
+	if !m.clustered {
 		return pubsub.Node{Client: m.client}, nil
 	}
 	master, err := m.transport.Master(ctx, channel.Name)
@@ -150,29 +146,6 @@ func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Nod
 		n.ID += " " + publishPlain
 	}
 	return n, nil
-}
-
-// publishing returns how releases are published, see publish.lua. In a cluster it asks the
-// masters once for sharded pub/sub.
-func (m *messages) publishing(ctx context.Context) (string, error) {
-	if m.cluster == nil || m.mode == PubSubOff {
-		return publishPlain, nil
-	}
-	known := m.able.Load()
-	if known == nil {
-		err := m.transport.AnyMaster(ctx, func(master *redis.Client) error {
-			publish, err := publishingOf(ctx, master)
-			if err == nil {
-				m.able.CompareAndSwap(nil, &publish)
-			}
-			return err
-		})
-		if err != nil {
-			return "", err
-		}
-		known = m.able.Load()
-	}
-	return m.mode.publishing(*known)
 }
 
 // publishingOf returns the publish command that one master of a cluster supports.

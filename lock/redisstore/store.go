@@ -1,17 +1,23 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const (
@@ -86,6 +92,63 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// mapping maps names of locks to keys, like Redisson's NameMapper. The zero value is the
+// identity.
+type mapping struct {
+	prefix string
+	mapTo  func(name string) string
+	back   func(key string) (name string, ok bool)
+}
+
+// errMapping is the error of a configuration with two mappings of names, or half of one.
+var errMapping = errors.New("redisstore: set either Prefix, or MapName and UnmapName together")
+
+// mapping returns the configuration's name mapping.
+func (c *Config) mapping() (mapping, error) {
+	switch {
+	case (c.MapName == nil) != (c.UnmapName == nil), c.Prefix != "" && c.MapName != nil:
+		return mapping{}, errMapping
+	case c.MapName != nil:
+		return mapping{mapTo: c.MapName, back: c.UnmapName}, nil
+	case c.Prefix != "":
+		prefix := c.Prefix
+		return mapping{
+			prefix: prefix,
+			mapTo:  func(name string) string { return prefix + name },
+			back:   func(key string) (string, bool) { return strings.CutPrefix(key, prefix) },
+		}, nil
+	}
+	return mapping{}, nil
+}
+
+// key returns the key of the lock called name. It refuses a key that is no valid name.
+func (m *mapping) key(name string) (key, error) {
+	if m.mapTo == nil {
+		return key(name), nil
+	}
+	mapped := m.mapTo(name)
+	if err := driver.ValidateName(mapped); err != nil {
+		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, driver.ErrNotDone)
+	}
+	return key(mapped), nil
+}
+
+// name returns the name of the lock at the key; ok is false if there is none.
+func (m *mapping) name(at key) (name string, ok bool) {
+	if m.back == nil {
+		return string(at), true
+	}
+	return m.back(string(at))
+}
+
+// pattern returns the prefix of the keys of all locks whose names begin with prefix.
+func (m *mapping) pattern(prefix string) string {
+	if m.mapTo != nil && m.prefix == "" {
+		return "" // any key may match
+	}
+	return m.prefix + prefix
+}
+
 // Store is a [driver.Store] on Redis. Its methods are safe for concurrent use.
 type Store struct {
 	client      redis.UniversalClient
@@ -96,6 +159,7 @@ type Store struct {
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	messages    *messages
+	publish     atomic.Pointer[string] // see publishing; nil while it is not known
 	secrets     secrets
 	fenceMillis int64 // the life of a fencing counter as scripts take it
 
@@ -147,8 +211,161 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
-	s.messages = newMessages(client, c.PubSub, s.transport)
+	s.messages = newMessages(client, s.transport)
+	if plain := publishPlain; !s.messages.clustered || c.PubSub == PubSubOff {
+		s.publish.Store(&plain)
+	}
 	return s, nil
+}
+
+// kind returns a kind of lock in the store's format.
+func (s *Store) kind(as driver.Kind) (*kind, error) {
+	switch {
+	case int(as) >= len(kinds):
+		return nil, fmt.Errorf("%w: %v: %w", driver.ErrUnsupported, as, driver.ErrNotDone)
+	case int(as) >= len(s.format.kinds):
+		return nil, fmt.Errorf("%w: no %v in a plain string; use the format %v, under another name: %w", driver.ErrUnsupported, as, FormatRedisson, driver.ErrNotDone)
+	}
+	return s.format.kinds[as], nil
+}
+
+// request is what a kind makes a call from. A hold has the lock's name, which the server
+// does not know: there the lock is at a key.
+type request struct {
+	*driver.Hold
+	store   *Store
+	at      key
+	publish string // see Store.publishing
+	token   int64  // proposed, see driver.Fencer
+}
+
+// request returns a request for a lock, and its kind.
+func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r request, k *kind, err error) {
+	if k, err = s.kind(as); err != nil {
+		return r, nil, err
+	}
+	r.store = s
+	if r.publish, err = s.publishing(ctx); err != nil {
+		return r, nil, err
+	}
+	r.at, err = s.names.key(name)
+	return r, k, err
+}
+
+// publishing returns how releases are published, see publish.lua. In a cluster it asks the
+// masters once for sharded pub/sub.
+func (s *Store) publishing(ctx context.Context) (string, error) {
+	if known := s.publish.Load(); known != nil {
+		return *known, nil
+	}
+	var able atomic.Pointer[string]
+	err := s.transport.AnyMaster(ctx, func(master *redis.Client) error {
+		command, err := publishingOf(ctx, master)
+		if err == nil {
+			able.CompareAndSwap(nil, &command)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	publish, err := s.config.PubSub.publish(*able.Load())
+	if err == nil {
+		s.publish.Store(&publish)
+	}
+	return publish, err
+}
+
+// Supports returns an error for a kind of lock that the store does not keep.
+func (s *Store) Supports(k driver.Kind) error {
+	_, err := s.kind(k)
+	return err
+}
+
+// Acquire requests the hold, in one round trip.
+func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	a, _, err := s.AcquireProposing(ctx, h, 0)
+	return a, err
+}
+
+var _ driver.Fencer = (*Store)(nil)
+
+// AcquireProposing is Acquire, and proposes the token of a mutex. A mutex in [FormatPlain]
+// ignores it.
+func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (a driver.Answer, clock time.Time, err error) {
+	r, k, err := s.request(ctx, h.Kind, h.Name)
+	if err != nil {
+		return a, clock, err
+	}
+	r.Hold, r.token = h, token
+	c, err := k.acquire(r)
+	if err != nil {
+		return a, clock, err
+	}
+	reply, err := s.transport.Run(ctx, c)
+	if err != nil {
+		return a, clock, err
+	}
+	if a, err = k.answer(reply, h); k == &mutex && a.Verdict == driver.Granted {
+		clock = clockOf(reply)
+	}
+	return a, clock, err
+}
+
+// Release lowers the owner's holds, in one round trip.
+func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	if h.Count == 0 && h.Keep > 0 {
+		item := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: driver.RefOf(h), TTL: h.Keep}}
+		s.Renew(ctx, item)
+		return item[0].Outcome == renewal.Renewed, item[0].Err
+	}
+	r, k, err := s.request(ctx, h.Kind, h.Name)
+	if err != nil || k.release == nil {
+		return err == nil, err
+	}
+	r.Hold = h
+	c, err := k.release(r)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.transport.Run(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	code, ok := reply.(int64)
+	if !ok {
+		return false, fault.Unexpected(reply)
+	}
+	return code >= 0, nil
+}
+
+// Group returns the address of the cluster's node that keeps the lock called name. It returns
+// "" outside a cluster, and for a node that is not known.
+func (s *Store) Group(name string, _ any) string {
+	at, err := s.names.key(name)
+	if err != nil {
+		return ""
+	}
+	return s.transport.NodeOf(string(at))
+}
+
+// Renew prolongs leases, those of a script, and in a cluster of a slot, in one run.
+func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
+	s.transport.RunEach(ctx, len(items), func(i int, join func(*transport.Script, string) *transport.Call) {
+		lease := &items[i]
+		as, _, ok := driver.ParseRef(lease.Ref) // by default a mutex
+		k, err := s.kind(as)
+		switch {
+		case !ok:
+			err = fmt.Errorf("redisstore: the Ref of a lease is a %T, not that of its hold", lease.Ref)
+		case err == nil && k.renew == nil:
+			err = fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, as)
+		}
+		at, unfit := s.names.key(lease.Key)
+		if lease.Err = cmp.Or(err, unfit); lease.Err == nil {
+			k.prolong(s, join(k.renew, string(at)), at, lease)
+		}
+	}, func(i int, reply any) { renewed(&items[i], reply) })
 }
 
 // Ping checks that the server, or a master of the cluster, answers and accepts this client.

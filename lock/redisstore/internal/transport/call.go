@@ -37,19 +37,19 @@ var readClock = File("read_clock.lua")
 // release of a lock that is not held. Redirects are still followed, since a redirected
 // command was not run.
 type once struct {
-	*redis.Cmd
-	answered *bool // the reply was read
+	redis.Cmd
+	answered bool // the reply was read
 }
 
 // NoRetry is called by go-redis: it disables the retries of the client.
-func (once) NoRetry() bool { return true }
+func (*once) NoRetry() bool { return true }
 
 // SetErr is called by go-redis with nil once the reply was read. A cluster client calls it again, for
 // all commands of a pipeline, if its context ends before the redirect of one of them is followed.
 // Those that have a reply keep it.
-func (o once) SetErr(err error) {
-	if !*o.answered {
-		*o.answered = err == nil
+func (o *once) SetErr(err error) {
+	if !o.answered {
+		o.answered = err == nil
 		o.Cmd.SetErr(err)
 	}
 }
@@ -84,8 +84,8 @@ func HashTag(key string) string {
 }
 
 // command returns a call as a command: by the script's SHA-1, or with its source for a
-// server that has not cached it.
-func (c *Call) command(ctx context.Context, d deadline, bySource bool) once {
+// server that has not cached it. The deadline, of a script that takes one, may be set later.
+func (c *Call) command(ctx context.Context, d *deadline, bySource bool) *once {
 	text := c.Script.Text()
 	argv := make([]any, 0, 5+len(c.Keys)+len(c.Args))
 	if bySource {
@@ -97,14 +97,22 @@ func (c *Call) command(ctx context.Context, d deadline, bySource bool) once {
 	argv = append(argv, c.Keys...)
 	argv = append(argv, c.Args...)
 	if text.Timely {
-		argv = append(argv, d.by, d.most)
+		argv = append(argv, &d.by, &d.most)
 	}
-	cmd := redis.NewCmd(ctx, argv...)
+	cmd := &once{Cmd: *redis.NewCmd(ctx, argv...)}
 	cmd.SetFirstKeyPos(3)
 	// Without a step, a cluster client asks random nodes for COMMAND, one after the other and
 	// all requests waiting. A script has one node, so its step has no meaning.
 	cmd.SetStepCount(1)
-	return once{cmd, new(bool)}
+	return cmd
+}
+
+// deadline is the deadline of a request as deadline.lua takes it.
+type deadline struct {
+	by      string   // µs since 1970 by the node's clock
+	most    string   // for how many µs from its sending it may lie ahead, by any clock
+	reading *Reading // by which it was computed
+	stale   bool     // the reading is to be renewed
 }
 
 // endless is the deadline of a request that never arrives late.
@@ -112,7 +120,7 @@ var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.F
 
 // Command returns the call for a pipeline of the caller, with its source and without a
 // deadline. go-redis may repeat it as it repeats the rest.
-func (c *Call) Command(ctx context.Context) *redis.Cmd { return c.command(ctx, endless, true).Cmd }
+func (c *Call) Command(ctx context.Context) *redis.Cmd { return &c.command(ctx, &endless, true).Cmd }
 
 // lateTries is how often a request is sent that arrives late within its context's time:
 // the node's clock was set, or another node serves the key now.
@@ -146,19 +154,35 @@ type request struct {
 
 	node *node    // nil if it is not known yet, or any more
 	by   deadline // zero if the script needs none
-	cmd  once     // set when it has run
+	cmd  *once
 }
 
-// prepare gives the next attempt the deadline of the request's context.
+// prepare makes the command of the next attempt, with the deadline of the request's context by
+// the node's clock, rounded up.
 func (t *Transport) prepare(r *request) (err error) {
+	r.cmd = r.command(r.ctx, &r.by, false)
 	if !r.Script.Text().Timely {
 		return nil
 	}
 	if r.node == nil {
 		r.node = t.node(r.Call)
 	}
-	r.by, err = r.node.clock.deadline(t, r)
-	return err
+	clock, now := &r.node.clock, time.Now()
+	reading := clock.reading.Load()
+	if reading == nil || now.Sub(reading.Sent) >= readingLife {
+		if reading, err = clock.read(t, r); err != nil {
+			return err
+		}
+		now = time.Now()
+	}
+	by, bounded := r.ctx.Deadline()
+	if !bounded {
+		by = now.Add(unboundedRequest)
+	}
+	r.by.reading, r.by.stale = reading, now.Sub(reading.Sent) >= freshReading
+	r.by.by = strconv.FormatInt(min(reading.At.Add(by.Sub(reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
+	r.by.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
+	return nil
 }
 
 // result returns the reply once the command has run. tardy means that the request arrived
@@ -178,21 +202,15 @@ func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
 	return reply, false, nil
 }
 
-// stale reports whether the reading of the node's clock is to be renewed.
-func (r *request) stale() bool {
-	return r.by.reading != nil && time.Since(r.by.reading.Sent) >= freshReading
-}
-
 // runOne sends one request without others.
 func (t *Transport) runOne(r *request) (any, error) {
 	return t.retryLate(r, func() {
-		if r.stale() {
+		if r.by.stale {
 			t.exec(r.ctx, []*request{r})
 			return
 		}
-		r.cmd = r.command(r.ctx, r.by, false)
 		if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
-			r.cmd = r.command(r.ctx, r.by, true)
+			r.cmd = r.command(r.ctx, &r.by, true)
 			_ = t.client.Process(r.ctx, r.cmd) // the command has its error
 		}
 	})

@@ -59,23 +59,12 @@ const (
 	unboundedRequest = 10 * time.Second
 )
 
-// known returns the latest reading; nil if there is none, or it is too old.
-func (c *serverClock) known() *Reading {
-	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
-		return r
-	}
-	return nil
-}
-
-// read returns a reading. It queries the node of a request if the latest is too old.
+// read queries the node, on behalf of a request to it.
 //
 // The query outlives a request whose context ends meanwhile. Otherwise a request with
 // little time, on a connection that has yet to be made, would fail each time and close
 // the connection.
 func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
-	if known := c.known(); known != nil {
-		return known, nil
-	}
 	ctx := r.ctx
 	for {
 		q, own := c.ask(ctx, t, r.key())
@@ -133,7 +122,7 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 // answer queries the node, and sets the query's result.
 func (c *serverClock) answer(ctx context.Context, t *Transport, key string, q *clockQuery) {
 	asked := time.Now()
-	cmd := newClockCall(key).command(ctx, deadline{}, true)
+	cmd := newClockCall(key).command(ctx, nil, true)
 	err := t.client.Process(ctx, cmd)
 	if err == nil {
 		q.reading, err = newReading(asked, cmd.Val())
@@ -178,28 +167,6 @@ func (c *serverClock) renew(r *Reading, asked time.Time, reply any) {
 // forget discards the reading r, by which a request was late, so that the node is queried
 // again.
 func (c *serverClock) forget(r *Reading) { c.reading.CompareAndSwap(r, nil) }
-
-// deadline is the deadline of a request in decimal, as deadline.lua takes it.
-type deadline struct {
-	by      string   // µs since 1970 by the node's clock
-	most    string   // for how many µs from its sending it may lie ahead, by any clock
-	reading *Reading // by which it was computed
-}
-
-// deadline returns the deadline of a request by the node's clock, rounded up.
-func (c *serverClock) deadline(t *Transport, r *request) (d deadline, err error) {
-	if d.reading, err = c.read(t, r); err != nil {
-		return d, err
-	}
-	now := time.Now()
-	by, bounded := r.ctx.Deadline()
-	if !bounded {
-		by = now.Add(unboundedRequest)
-	}
-	d.by = strconv.FormatInt(min(d.reading.At.Add(by.Sub(d.reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
-	d.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
-	return d, nil
-}
 
 // LastReading returns the last reading of a node's clock. It keeps this one if there was none.
 // ok is false for a reading that took too long to compare.

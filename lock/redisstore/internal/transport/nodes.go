@@ -57,44 +57,9 @@ func (n *nodes) NodeOf(key string) string {
 	return master.Options().Addr
 }
 
-// node is what the process keeps of one server.
-type node struct {
-	batcher
-	clock serverClock
-}
-
-// node returns the node that has a call's keys, as far as that is known.
-func (t *Transport) node(c *Call) *node {
-	if t.cluster == nil {
-		return t.nodeAt("")
-	}
-	return t.nodeAt(t.NodeOf(c.key()))
-}
-
-// nodeAt returns the node at an address. A new address may have replaced others, as the nodes of
-// a cluster change theirs.
-func (t *Transport) nodeAt(address string) *node {
-	n, known := t.kept.Load(address)
-	if !known {
-		t.dropUnused()
-		n, _ = t.kept.LoadOrStore(address, &node{batcher: batcher{transport: t}})
-	}
-	return n.(*node)
-}
-
-// dropUnused drops the nodes of which nothing is of use any more. A request that has found one of
-// them just now has it for itself.
-func (t *Transport) dropUnused() {
-	for address, n := range t.kept.Range {
-		if n := n.(*node); n.idle() && n.clock.known() == nil {
-			t.kept.Delete(address)
-		}
-	}
-}
-
-// locate waits until the client knows the nodes of its cluster.
+// locate waits until the client of a cluster knows its nodes.
 func (n *nodes) locate(ctx context.Context) error {
-	if n.cluster == nil || n.known.Load() {
+	if n.known.Load() {
 		return nil
 	}
 	if _, err := n.Masters(ctx); err != nil {

@@ -73,13 +73,12 @@ func (t *Transport) runPipeline(ctx context.Context, requests []*request) (again
 func (t *Transport) exec(ctx context.Context, requests []*request) {
 	pipe := t.client.Pipeline()
 	for _, r := range requests {
-		r.cmd = r.command(ctx, r.by, false)
 		_ = pipe.Process(ctx, r.cmd)
 	}
-	old, asked := slices.IndexFunc(requests, (*request).stale), time.Now()
-	var clock once
+	old, asked := slices.IndexFunc(requests, func(r *request) bool { return r.by.stale }), time.Now()
+	var clock *once
 	if old >= 0 {
-		clock = newClockCall(requests[old].key()).command(ctx, deadline{}, true)
+		clock = newClockCall(requests[old].key()).command(ctx, nil, true)
 		_ = pipe.Process(ctx, clock)
 	}
 	execute(ctx, pipe)
@@ -88,7 +87,7 @@ func (t *Transport) exec(ctx context.Context, requests []*request) {
 	}
 	for _, r := range requests {
 		if fault.NoScript(r.cmd.Err()) {
-			r.cmd = r.command(ctx, r.by, true)
+			r.cmd = r.command(ctx, &r.by, true)
 			_ = pipe.Process(ctx, r.cmd)
 		}
 	}

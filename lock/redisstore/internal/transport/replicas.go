@@ -39,7 +39,7 @@ func (t *Transport) runReplicated(r *request) (any, error) {
 // the keys: the cluster client would send WAIT to any node.
 func (t *Transport) granted(r *request, bySource bool) (wait *redis.IntCmd) {
 	ctx := r.ctx
-	r.cmd = r.command(ctx, r.by, bySource)
+	r.cmd = r.command(ctx, &r.by, bySource)
 	master, err := t.Master(ctx, r.key())
 	if err != nil {
 		r.cmd.SetErr(err)
