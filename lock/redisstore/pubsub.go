@@ -22,10 +22,11 @@ type PubSub uint8
 
 const (
 	// PubSubAuto uses sharded pub/sub where the servers have it (Redis 7), as Redisson's
-	// AUTO does. It also publishes a release without shards if that has subscribers. It
-	// is the default.
+	// AUTO does. It also publishes a release without shards if that has subscribers: while a
+	// cluster is upgraded from Redis 6.2, and after that, clients that subscribed before are
+	// woken. It is the default.
 	PubSubAuto PubSub = iota
-	// PubSubOn uses only sharded pub/sub. A cluster without it is an error.
+	// PubSubOn uses only sharded pub/sub. A cluster of which no master has it is an error.
 	PubSubOn
 	// PubSubOff uses the pub/sub without shards, for fleets with Redisson before 3.22, or
 	// with shardedSubscriptionMode=OFF.
@@ -66,21 +67,6 @@ const (
 // errNoShards is the error of PubSubOn with servers that are too old.
 var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn needs: it requires Redis 7; set PubSubAuto or PubSubOff")
 
-// publishing returns the publish mode for a cluster that supports the command able.
-func (p PubSub) publishing(able string) (string, error) {
-	switch {
-	case able == publishPlain && p == PubSubOn:
-		return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
-	case able == publishPlain || p == PubSubOff:
-		return publishPlain, nil
-	case p == PubSubBoth:
-		return publishBoth, nil
-	case p == PubSubOn:
-		return publishSharded, nil
-	}
-	return publishAuto, nil
-}
-
 // handler is a channel of a waiter, and the parser of its messages.
 type handler struct {
 	channel key
@@ -108,7 +94,7 @@ type messages struct {
 	client    redis.UniversalClient
 	cluster   *redis.ClusterClient // nil if there is one server, as far as pub/sub goes
 	mode      PubSub
-	able      atomic.Pointer[string] // the command that publishes releases, once known
+	able      atomic.Bool // a master has sharded pub/sub; for PubSubOn
 }
 
 func newMessages(client redis.UniversalClient, mode PubSub, t *transport.Transport) *messages {
@@ -152,40 +138,32 @@ func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Nod
 	return n, nil
 }
 
-// publishing returns how releases are published, see publish.lua. In a cluster it asks the
-// masters once for sharded pub/sub.
+// publishing returns how releases are published, see publish.lua. PubSubOn alone asks for it: the
+// masters, until one of them has sharded pub/sub.
 func (m *messages) publishing(ctx context.Context) (string, error) {
-	if m.cluster == nil || m.mode == PubSubOff {
+	switch {
+	case m.cluster == nil || m.mode == PubSubOff:
 		return publishPlain, nil
+	case m.mode == PubSubBoth:
+		return publishBoth, nil
+	case m.mode == PubSubAuto:
+		return publishAuto, nil
 	}
-	known := m.able.Load()
-	if known == nil {
+	if !m.able.Load() {
 		err := m.transport.AnyMaster(ctx, func(master *redis.Client) error {
-			publish, err := publishingOf(ctx, master)
-			if err == nil {
-				m.able.CompareAndSwap(nil, &publish)
+			able, err := pubsub.HasShards(ctx, master)
+			if err == nil && !able {
+				return errNoShards
 			}
 			return err
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, errNoShards):
+			return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
+		case err != nil:
 			return "", err
 		}
-		known = m.able.Load()
+		m.able.Store(true)
 	}
-	return m.mode.publishing(*known)
-}
-
-// publishingOf returns the publish command that one master of a cluster supports.
-func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
-	err := master.PubSubShardNumSub(ctx).Err()
-	if err == nil {
-		return publishSharded, nil
-	}
-	// An old server does not know the subcommand. A server that forbids it will hardly
-	// allow the rest.
-	text := strings.ToLower(err.Error())
-	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
-		return publishPlain, nil
-	}
-	return "", err
+	return publishSharded, nil
 }
