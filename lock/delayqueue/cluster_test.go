@@ -116,6 +116,23 @@ func endLeases(t *testing.T, client redis.UniversalClient, of []report) {
 	}
 }
 
+// A worker that has seen a cluster without sharded pub/sub is woken before and after its upgrade.
+func TestClusterIsUpgradedToShards(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	node := cluster.Owner(t, "{mails}").Client(t)
+	require.NoError(t, node.Do(t.Context(), "acl", "setuser", "default", "-spublish", "-ssubscribe", "-pubsub|shardnumsub").Err())
+	l := newLog()
+	work(t, open(t, clusterClient(t, cluster), config{Poll: time.Hour}), succeed, worker{Report: l.add})
+	const channel = "leasewheel_queue_channel:{mails}"
+	eventually(t, "the worker listens", func() bool { return node.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
+	put(t, open(t, clusterClient(t, cluster), config{}), message{ID: "before"})
+	l.awaitID(t, "before")
+	require.NoError(t, node.Do(t.Context(), "acl", "setuser", "default", "+@all").Err())
+	put(t, open(t, clusterClient(t, cluster), config{}), message{ID: "after"})
+	l.awaitID(t, "after")
+}
+
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})

@@ -116,5 +116,8 @@ local function allowWrites() call('zrem', leased, '') end
 -- before.
 local function publishEarlier(before)
   local first = head(due)
-  if first and (not before or first < before) then call(ARGV[1], channel, number(first)) end
+  if not first or before and first >= before then return end
+  -- A server without the sharded kind refuses it, and workers that have seen it so may be left.
+  local received = ARGV[1] ~= 'publish' and redis.pcall('spublish', channel, number(first))
+  if received == 0 or type(received) ~= 'number' then call('publish', channel, number(first)) end
 end

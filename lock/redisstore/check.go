@@ -32,6 +32,8 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	sentinel := single != nil && single.Options().Addr == sentinelAddress
 	subject := &check.Subject{
 		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.names.mapTo != nil, Limits: s.checkLimits,
+		Sharded:      s.messages.clustered && s.config.PubSub != PubSubOff,
+		NeedsSharded: s.config.PubSub == PubSubOn,
 		Nodes: func(ctx context.Context) ([]check.Node, error) {
 			masters, err := s.transport.Masters(ctx)
 			nodes := make([]check.Node, len(masters))
@@ -52,13 +54,6 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	}
 	if sentinel {
 		subject.Replica = func(address string) *redis.Client { return replicaClient(single, address) }
-	}
-	if s.messages.clustered && s.config.PubSub != PubSubOff {
-		subject.NeedsSharded = s.config.PubSub == PubSubOn
-		subject.Sharded = func(ctx context.Context, master *redis.Client) (bool, error) {
-			publish, err := publishingOf(ctx, master)
-			return publish == publishSharded, err
-		}
 	}
 	return check.Run(ctx, subject, o)
 }

@@ -71,7 +71,7 @@ func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:
-// "publish", or in most clusters "spublish". In a cluster it asks a server, once.
+// "publish", or "spublish" in a cluster, whose servers may not have that: those before Redis 7.
 func (s *Store) PublishCommand(ctx context.Context) (string, error) {
 	publish, err := s.publishing(ctx)
 	if err == nil && publish != publishPlain {

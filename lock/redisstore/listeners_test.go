@@ -33,7 +33,7 @@ func TestSubscribersThatNoServerHas(t *testing.T) {
 	} {
 		pretended := fmt.Sprintf(`
 			local counts = {all = %d, ours = %d}
-			local redis = {call = function(command, _, ...)
+			local redis = {pcall = function(command, _, ...)
 				local reply = {}
 				for _, channel in ipairs({...}) do
 					table.insert(reply, channel)

@@ -21,10 +21,11 @@ type PubSub uint8
 
 const (
 	// PubSubAuto uses sharded pub/sub where the servers have it (Redis 7), as Redisson's
-	// AUTO does. It also publishes a release without shards if that has subscribers. It
-	// is the default.
+	// AUTO does. It also publishes a release without shards if that has subscribers: while a
+	// cluster is upgraded from Redis 6.2, and after that, clients that subscribed before are
+	// woken. It is the default.
 	PubSubAuto PubSub = iota
-	// PubSubOn uses only sharded pub/sub. A cluster without it is an error.
+	// PubSubOn uses only sharded pub/sub. A cluster of which no master has it is an error.
 	PubSubOn
 	// PubSubOff uses the pub/sub without shards, for fleets with Redisson before 3.22, or
 	// with shardedSubscriptionMode=OFF.
@@ -65,19 +66,17 @@ const (
 // errNoShards is the error of PubSubOn with servers that are too old.
 var errNoShards = errors.New("redisstore: the cluster has no sharded pub/sub, which Config.PubSub = PubSubOn needs: it requires Redis 7; set PubSubAuto or PubSubOff")
 
-// publish returns the publish mode for a cluster that supports the command able.
-func (p PubSub) publish(able string) (string, error) {
+// publish returns how releases are published; clustered: by a cluster, as far as pub/sub goes.
+func (p PubSub) publish(clustered bool) string {
 	switch {
-	case able == publishPlain && p == PubSubOn:
-		return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
-	case able == publishPlain || p == PubSubOff:
-		return publishPlain, nil
+	case !clustered || p == PubSubOff:
+		return publishPlain
 	case p == PubSubBoth:
-		return publishBoth, nil
+		return publishBoth
 	case p == PubSubOn:
-		return publishSharded, nil
+		return publishSharded
 	}
-	return publishAuto, nil
+	return publishAuto
 }
 
 // handler is a channel of a waiter, and the parser of its messages.
@@ -146,19 +145,4 @@ func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Nod
 		n.ID += " " + publishPlain
 	}
 	return n, nil
-}
-
-// publishingOf returns the publish command that one master of a cluster supports.
-func publishingOf(ctx context.Context, master *redis.Client) (string, error) {
-	err := master.PubSubShardNumSub(ctx).Err()
-	if err == nil {
-		return publishSharded, nil
-	}
-	// An old server does not know the subcommand. A server that forbids it will hardly
-	// allow the rest.
-	text := strings.ToLower(err.Error())
-	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
-		return publishPlain, nil
-	}
-	return "", err
 }

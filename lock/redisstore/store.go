@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/check"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -159,7 +160,7 @@ type Store struct {
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	messages    *messages
-	publish     atomic.Pointer[string] // see publishing; nil while it is not known
+	publish     atomic.Pointer[string] // see publishing; nil while PubSubOn does not know
 	secrets     secrets
 	fenceMillis int64 // the life of a fencing counter as scripts take it
 
@@ -212,8 +213,8 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
 	s.messages = newMessages(client, s.transport)
-	if plain := publishPlain; !s.messages.clustered || c.PubSub == PubSubOff {
-		s.publish.Store(&plain)
+	if publish := c.PubSub.publish(s.messages.clustered); publish != publishSharded {
+		s.publish.Store(&publish)
 	}
 	return s, nil
 }
@@ -252,28 +253,28 @@ func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r req
 	return r, k, err
 }
 
-// publishing returns how releases are published, see publish.lua. In a cluster it asks the
-// masters once for sharded pub/sub.
+// publishing returns how releases are published, see publish.lua. PubSubOn asks the masters,
+// until one of them has sharded pub/sub.
 func (s *Store) publishing(ctx context.Context) (string, error) {
 	if known := s.publish.Load(); known != nil {
 		return *known, nil
 	}
-	var able atomic.Pointer[string]
 	err := s.transport.AnyMaster(ctx, func(master *redis.Client) error {
-		command, err := publishingOf(ctx, master)
-		if err == nil {
-			able.CompareAndSwap(nil, &command)
+		able, err := pubsub.HasShards(ctx, master)
+		if err == nil && !able {
+			return errNoShards
 		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoShards):
+		return "", fmt.Errorf("%w: %w", errNoShards, driver.ErrNotDone)
+	case err != nil:
 		return "", err
 	}
-	publish, err := s.config.PubSub.publish(*able.Load())
-	if err == nil {
-		s.publish.Store(&publish)
-	}
-	return publish, err
+	sharded := publishSharded
+	s.publish.Store(&sharded)
+	return sharded, nil
 }
 
 // Supports returns an error for a kind of lock that the store does not keep.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
@@ -41,9 +42,8 @@ type Subject struct {
 	Replica  func(address string) *redis.Client
 	Replicas int // how many must have a grant
 
-	// Sharded reports whether a master has sharded pub/sub; nil for a store without it.
-	Sharded      func(context.Context, *redis.Client) (bool, error)
-	NeedsSharded bool
+	// Sharded is set for a store that uses sharded pub/sub where a master has it.
+	Sharded, NeedsSharded bool
 
 	// Uses returns what a user of the store needs at the key of a lock, mutexes first.
 	Uses func(at string) []Use
@@ -184,8 +184,8 @@ func (e *examination) tryServer(ctx context.Context) error {
 	if e.node.replica || e.info.role() == "replica" || e.info.mode() == "sentinel" {
 		return nil
 	}
-	if e.subject.Sharded != nil {
-		sharded, err := e.subject.Sharded(ctx, e.node.Client)
+	if e.subject.Sharded {
+		sharded, err := pubsub.HasShards(ctx, e.node.Client)
 		switch {
 		case err != nil:
 			return fault.Classify(err)

@@ -2,30 +2,33 @@
 
 -- include: publish.lua
 
--- sendOurs publishes a message for leasewheel clients, on a channel of their own.
+-- A client of leasewheel subscribes to its own channel by one kind of pub/sub.
+
+-- sendOurs publishes a message for a leasewheel client, on its own channel.
 local function sendOurs(publish, channel, message)
-  return redis.call(publish == 'publish' and 'publish' or 'spublish', channel, message)
+  if send(publish == 'publish' and publish or 'spublish', channel, message) == 0 then redis.call('publish', channel, message) end
 end
 
 -- oursListening returns the number of connections on a channel of leasewheel's own.
 local function oursListening(publish, channel)
-  return subscribers(publish == 'publish' and 'numsub' or 'shardnumsub', channel)
+  local sharded = publish ~= 'publish' and subscribers('shardnumsub', channel) or 0
+  return sharded > 0 and sharded or subscribers('numsub', channel)
 end
 
 -- listening returns a lower bound on the number of connections on a channel.
 local function listening(publish, channel)
-  if publish == 'publish' then return subscribers('numsub', channel) end
-  local count = subscribers('shardnumsub', channel)
-  if publish == 'spublish' then return count end
+  local sharded = publish ~= 'publish' and subscribers('shardnumsub', channel) or 0
+  if publish == 'spublish' then return sharded end
   local plain = subscribers('numsub', channel)
-  return publish == 'both' and math.max(count, plain) or count + plain
+  return publish == 'both' and math.max(sharded, plain) or sharded + plain
 end
 
 -- othersListening reports whether a channel has a subscriber that is not subscribed to
--- leasewheel's own channel, as each of its waiting clients is.
+-- leasewheel's own channel, as each of its waiting clients is, of either kind.
 local function othersListening(publish, channel, own)
-  local counts = redis.call('pubsub', publish == 'publish' and 'numsub' or 'shardnumsub', channel, own)
-  local all, ours = believable(counts[2]), believable(counts[4])
-  if all > ours or publish == 'publish' or publish == 'spublish' then return all > ours end
-  return subscribers('numsub', channel) > (publish == 'both' and ours or 0)
+  local sharded, ours = 0, 0
+  if publish ~= 'publish' then sharded, ours = subscribers('shardnumsub', channel, own) end
+  if sharded > ours or publish == 'spublish' then return sharded > ours end
+  local plain, ourPlain = subscribers('numsub', channel, own)
+  return plain > ourPlain + (publish == 'both' and ours + ourPlain or 0)
 end

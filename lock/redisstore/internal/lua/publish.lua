@@ -6,7 +6,8 @@
 --   'auto'      by SPUBLISH, and by PUBLISH if that has subscribers here
 --   'both'      by both
 --
--- Leasewheel's own channels have one kind: the sharded one unless the mode is 'publish'.
+-- A server that has no sharded kind, as before Redis 7, or refuses it publishes by PUBLISH in every
+-- mode, and has no sharded subscribers: while a cluster is upgraded, it has both kinds of servers.
 
 -- mostConnections is how many files Linux lets a process open, and so its connections.
 local mostConnections = 1048576
@@ -18,13 +19,20 @@ local function believable(count)
   return count >= 0 and count <= mostConnections and count or 1
 end
 
--- subscribers returns the number of connections to this server on a channel.
-local function subscribers(count, channel) return believable(redis.call('pubsub', count, channel)[2]) end
+-- subscribers returns the numbers of connections to this server on one or two channels.
+local function subscribers(count, channel, second)
+  local counts = redis.pcall('pubsub', count, channel, second or channel)
+  if not counts.err then return believable(counts[2]), believable(counts[4]) end
+  return 0, 0
+end
 
 -- send publishes a message for every client, and returns the number of receivers here.
 local function send(publish, channel, message)
   local received = 0
-  if publish ~= 'publish' then received = redis.call('spublish', channel, message) end
+  if publish ~= 'publish' then
+    received = redis.pcall('spublish', channel, message)
+    if type(received) == 'table' then received, publish = 0, 'publish' end
+  end
   if publish == 'publish' or publish == 'both' or publish == 'auto' and subscribers('numsub', channel) > 0 then
     received = received + redis.call('publish', channel, message)
   end

@@ -48,6 +48,7 @@ type conn struct {
 
 	// order has room for one goroutine, which sends on pubsub; see ground rule 3.
 	order    chan struct{}
+	sharded  bool        // the kind of all its subscriptions; constant after the first request
 	received atomic.Bool // something was received since the last check
 
 	// begun is closed when there is something to read: a first request was sent, or the
@@ -263,8 +264,9 @@ func (cn *conn) remove(c *channel) {
 	}
 }
 
-// subscribe subscribes to the channels. The first request makes the connection.
-func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
+// subscribe subscribes to the channels. The first request makes the connection. The node is asked
+// for its kinds of pub/sub then: it may have been upgraded since there was one.
+func (cn *conn) subscribe(ctx context.Context, channels []*channel) (err error) {
 	select {
 	case <-cn.begun:
 		by, _ := ctx.Deadline()
@@ -272,16 +274,21 @@ func (cn *conn) subscribe(ctx context.Context, channels []*channel) error {
 		defer cancel()
 		ctx = established
 	default:
+		if cn.node.Sharded {
+			if cn.sharded, err = HasShards(ctx, cn.node.Client); err != nil {
+				return err
+			}
+		}
 	}
 	names := namesOf(channels)
-	if cn.node.Sharded {
+	if cn.sharded {
 		return cn.pubsub.SSubscribe(ctx, names...)
 	}
 	return cn.pubsub.Subscribe(ctx, names...)
 }
 
 func (cn *conn) unsubscribe(ctx context.Context, name string) error {
-	if cn.node.Sharded {
+	if cn.sharded {
 		return cn.pubsub.SUnsubscribe(ctx, name)
 	}
 	return cn.pubsub.Unsubscribe(ctx, name)

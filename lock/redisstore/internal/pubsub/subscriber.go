@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,10 +74,23 @@ type Channel struct {
 // Node is the node on which a channel is subscribed.
 type Node struct {
 	ID      string
-	Sharded bool
-	Client  interface {
-		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	Sharded bool // if the server has that
+	Client  redis.UniversalClient
+}
+
+// HasShards asks a node of a cluster whether it has sharded pub/sub, as from Redis 7 on.
+func HasShards(ctx context.Context, node redis.UniversalClient) (bool, error) {
+	err := node.PubSubShardNumSub(ctx).Err()
+	if err == nil {
+		return true, nil
 	}
+	// An old server does not know the subcommand. A server that forbids it will hardly
+	// allow the rest.
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
+		return false, nil
+	}
+	return false, err
 }
 
 // most returns how many of so many channels one request subscribes to: with shards it is for one
