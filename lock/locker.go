@@ -64,8 +64,7 @@ type Config struct {
 	Label string
 	// Observer receives reports of acquisitions and holds.
 	Observer *observe.Observer
-	// Logger receives what no method can return as an error, from goroutines of its own; one that
-	// blocks misses some, and its panics are ignored.
+	// Logger receives, in the background, what no method can return; it may block and panic.
 	Logger *slog.Logger
 }
 
