@@ -19,11 +19,6 @@ var ops = map[driver.CountOp]string{
 	driver.CountSet:    "set",
 }
 
-// requestKey is the key of a request's remembered outcome.
-func requestKey(at key, request string) key {
-	return derive("leasewheel_request", at) + ":" + key(request)
-}
-
 // Count reads or changes a count, in one round trip.
 func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, error) {
 	r, k, err := s.request(ctx, c.Kind, c.Name)

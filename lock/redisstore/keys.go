@@ -48,6 +48,11 @@ const (
 // clientKey is the key of the record of a client.
 func clientKey(id string) key { return derive("leasewheel:client", key(id)) }
 
+// requestKey is the key of a request's remembered outcome.
+func requestKey(at key, request string) key {
+	return derive("leasewheel_request", at) + ":" + key(request)
+}
+
 // newCall returns the call of a script.
 func newCall(sc *transport.Script, keys []key, args ...any) *transport.Call {
 	c := &transport.Call{Script: sc, Keys: make([]any, len(keys)), Args: args}

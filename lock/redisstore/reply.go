@@ -2,7 +2,10 @@ package redisstore
 
 import (
 	"math"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
@@ -112,4 +115,50 @@ func renewed(lease *renewal.Item, reply any) {
 	default:
 		lease.Err = fault.Unexpected(reply)
 	}
+}
+
+// printable reports whether a leasewheel client may have written this text: it will
+// appear on terminals.
+func printable(text string) bool {
+	return len(text) <= driver.MaxName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// replyReader splits a script's reply field by field. After one unexpected field the
+// whole reply has failed.
+type replyReader struct {
+	fields []any
+	failed bool
+}
+
+func field[T any](r *replyReader) (value T) {
+	if len(r.fields) > 0 {
+		if value, ok := r.fields[0].(T); ok {
+			r.fields = r.fields[1:]
+			return value
+		}
+	}
+	r.failed = true
+	return value
+}
+
+func (r *replyReader) text() string  { return field[string](r) }
+func (r *replyReader) number() int64 { return field[int64](r) }
+
+// optional reads a text that may be absent, at the end of a reply.
+func (r *replyReader) optional() string {
+	if len(r.fields) == 0 || r.fields[0] == nil {
+		return ""
+	}
+	return r.text()
+}
+
+// list reads a field that is a list of strings.
+func (r *replyReader) list() []string {
+	inner := replyReader{fields: field[[]any](r)}
+	var texts []string
+	for len(inner.fields) > 0 && !inner.failed {
+		texts = append(texts, inner.text())
+	}
+	r.failed = r.failed || inner.failed
+	return texts
 }
