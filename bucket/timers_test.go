@@ -84,8 +84,11 @@ func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 		t.Fatal("moved to earlier, it is not to be named")
 	}
 	in.Name(n)
-	if !n.Claim(5) || n.Claim(5) {
-		t.Fatal("due, it is claimed once")
+	if won, holds := n.Claim(5); !won || !holds {
+		t.Fatalf("due, it is claimed: %v; the worker keeps it: %v", won, holds)
+	}
+	if won, _ := n.Claim(5); won {
+		t.Fatal("it is claimed twice")
 	}
 	if a := n.Arm(9); !a.Held || a.Queue {
 		t.Errorf("armed by its task: %+v", a)
@@ -96,8 +99,8 @@ func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 	if got := entered(in); len(got) != 1 || n.Release() {
 		t.Error("it is not found where it was named")
 	}
-	if !n.Claim(9) {
-		t.Fatal("it is not due")
+	if won, holds := n.Claim(9); !won || holds {
+		t.Fatalf("due, it is claimed: %v; the worker keeps it: %v", won, holds)
 	}
 	if a := n.Arm(10); a.Held {
 		t.Error("expired, it is held")
@@ -117,8 +120,8 @@ func TestReleasedNodeThatIsNamedStaysHeld(t *testing.T) {
 		t.Fatal("cancelled with the worker, it is not to be named")
 	}
 	in.Name(n)
-	if !n.Release() {
-		t.Error("cancelled, it is not let go")
+	if n.Release() {
+		t.Error("named, it is let go")
 	}
 	if a := n.Arm(20); !a.Held || a.Queue {
 		t.Errorf("armed again before the worker has looked: %+v", a)

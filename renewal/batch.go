@@ -53,16 +53,22 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 		leases: make([]*Lease, 0, most), items: make([]Item, 0, most),
 	}
 	for len(n.queue) > 0 && len(b.items) < n.limit {
-		if t := n.queue[0]; t.until <= now && t.live() && w.judge(t.lease, now) {
-			go t.lease.notify()
-			continue // the entry is popped as that of an ended lease
-		}
-		t := n.pop()
+		t := n.queue[0]
+		l := t.lease
 		if !t.live() {
+			n.pop()
 			w.stale--
 			continue
 		}
-		l := t.lease
+		// A request for less than what is left may shorten the lease though its reply is lost.
+		if until := min(t.until, now.add(w.validity(l.span))); until < t.until || until <= now {
+			l.until.Store(int64(until))
+			if w.judge(l, now) {
+				go l.notify()
+				continue // the entry is popped as that of an ended lease
+			}
+		}
+		n.pop()
 		l.phase, l.batch = inFlight, b
 		b.leases = append(b.leases, l)
 		b.items = append(b.items, Item{Key: l.key, Owner: l.owner, Ref: l.ref, TTL: l.ttl})

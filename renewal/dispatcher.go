@@ -175,6 +175,9 @@ func (w *Watchdog) queue(l *Lease, name string) {
 		n.ready = true
 		w.ready = append(w.ready, n)
 	}
+	if n.unanswered > 0 && n.nextProbe < w.wakeAt {
+		w.kick() // to send the probe
+	}
 }
 
 // dispatch makes the batches that may be sent now, lane by lane in turn, and returns them

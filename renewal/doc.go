@@ -31,8 +31,9 @@
 // clocks that run at rates up to 1 % apart and for the store's own rounding; it is the
 // drift of the Redlock algorithm as its authors publish it. The timeout that ends the
 // lease may expire a tick of the wheel late, so a tick is subtracted as well. A renewal
-// takes a fresh t0, and moves until only when the store has confirmed it. The instant of
-// the reply, the remaining time that a store reports, and the wall clock are never used.
+// takes a fresh t0, and moves until only when the store has confirmed it; one for less than
+// what is left ends the rest when it is sent. The instant of the reply, the remaining time
+// that a store reports, and the wall clock are never used.
 //
 // # When a lease is lost
 //
@@ -113,7 +114,7 @@ package renewal
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.

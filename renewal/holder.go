@@ -38,9 +38,6 @@ func (w *Watchdog) checkAlive(l *Lease) {
 	defer w.mu.Unlock()
 	w.queue(l, name)
 	w.send(w.dispatch(w.clock.now()))
-	if l.phase == queued && l.lane.inFlight == 0 {
-		w.kick() // it waits for the lane's next probe, which the dispatcher sends
-	}
 }
 
 // callAlive calls the lease's liveness function.

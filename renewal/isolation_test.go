@@ -149,3 +149,32 @@ func TestOneLeaseCostsNoNeighbour(t *testing.T) {
 	}
 	t.Logf("%d runs, %d leases, %d neighbours lost", *isolations, leases, neighbours)
 }
+
+// A lease that was not answered beside another one, in a group whose single leases are probed
+// just now, is in the next probe, although the other one is not due for hours.
+func TestUnansweredBetweenTwoProbes(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		open := b.shut()
+		b.node("", func(n *node) { n.bad = map[string]error{"k": nil} })
+		g := newGroup("", DefaultBatchSize)
+		g.alone.unanswered, g.alone.nextProbe = 1, b.dog.clock.now().add(time.Second)
+		probe := time.Now().Add(time.Second)
+		b.dog.mu.Lock()
+		b.dog.groups[""] = g
+		b.dog.mu.Unlock()
+		for key, ttl := range map[string]time.Duration{"k": 30 * time.Second, "far": 30 * time.Hour} {
+			require.True(b, b.acquire(key, key, ttl))
+			_, err := b.dog.Watch(Spec{Key: key, Owner: key, TTL: ttl, Granted: time.Now().Add(-interval(ttl))})
+			require.NoError(b, err)
+		}
+		synctest.Wait()
+		open()
+		synctest.Wait()
+		require.Len(b, b.take(), 1, "both are in one request")
+		b.node("", func(n *node) { n.bad = nil })
+		time.Sleep(time.Minute)
+		requests := b.take()
+		require.NotEmpty(b, requests, "it was not sent again")
+		require.Equal(b, probe, requests[0].at)
+	})
+}

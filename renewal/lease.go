@@ -79,8 +79,8 @@ type Lease struct {
 
 	watchdog *Watchdog
 	key      string
-	// until is an instant. It only grows, unless the store chose a shorter TTL. Atomic,
-	// as are ended and generation.
+	// until is an instant. It only grows, unless the store chose a shorter TTL or a request
+	// is for less than what is left. Atomic, as are ended and generation.
 	until atomic.Int64
 	// ended is nil while the lease is held. Afterwards it is the loss, or released.
 	ended atomic.Pointer[LostError]
@@ -97,7 +97,7 @@ type Lease struct {
 	// rules is nil for a lease that has none. It is set once, under mu; its fields
 	// document how they are guarded.
 	rules atomic.Pointer[rules]
-	// span is the TTL that the store last gave, ttl the TTL that renewals request.
+	// span is the TTL that the store last gave, at first at most ttl, which renewals request.
 	span, ttl time.Duration
 	// lane is the lane that the lease was last queued in.
 	lane *lane

@@ -72,6 +72,33 @@ func TestGrantsOfAnotherLengthThanTheRenewals(t *testing.T) {
 	})
 }
 
+// A renewal that requests less time than is left may shorten the lease at the store although
+// its reply is lost: the lease is lost here before it ends there.
+func TestRequestForLessThanIsLeft(t *testing.T) {
+	for name, grant := range map[string]func(b *bench) *Lease{
+		"First": func(b *bench) *Lease { return b.grant(Spec{Key: "k", TTL: 3 * time.Second, First: 30 * time.Second}) },
+		"Pass": func(b *bench) *Lease {
+			l, err := b.grant(Spec{Key: "k"}).Pass(Spec{TTL: 3 * time.Second})
+			require.NoError(b, err)
+			return l
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				l := grant(b)
+				b.node("", func(n *node) { n.noReply = true })
+				b.awaitRequest()
+				b.node("", func(n *node) { n.mute = true })
+				until := l.Until()
+				b.lost(l, Unreachable)
+				b.inTime(until)
+				_, held := b.get("k")
+				require.True(b, held, "it was trusted beyond what the store keeps")
+			})
+		})
+	}
+}
+
 // The renewal moves until from the instant before it was sent, not from that of its
 // reply.
 func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {

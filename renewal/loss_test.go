@@ -253,7 +253,6 @@ func TestAliveThatPanics(t *testing.T) {
 	})
 }
 
-// A liveness function that does not return costs its own lease, and no other.
 // A lease whose liveness function returns while the store does not answer is in the next
 // probe: the dispatcher, which would otherwise sleep, learns of it.
 func TestAliveBetweenTwoProbes(t *testing.T) {
@@ -280,6 +279,7 @@ func TestAliveBetweenTwoProbes(t *testing.T) {
 	})
 }
 
+// A liveness function that does not return costs its own lease, and no other.
 func TestAliveThatHangs(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		hang := make(chan bool)

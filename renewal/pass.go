@@ -59,7 +59,7 @@ func (w *Watchdog) replace(l, next *Lease, s *Spec) error {
 	case l.phase != waiting:
 		return errRenewing
 	}
-	next.span = l.span
+	next.span = min(l.span, next.ttl)
 	next.until.Store(l.until.Load())
 	if len(w.suspects) > 0 { // l may be one, to be renewed at once
 		due = now

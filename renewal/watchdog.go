@@ -264,7 +264,7 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 
 // lease returns a lease that is not watched yet.
 func (w *Watchdog) lease(s *Spec) *Lease {
-	l := &Lease{watchdog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: s.First, fixed: s.Fixed, parent: s.Context}
+	l := &Lease{watchdog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: min(s.First, s.TTL), fixed: s.Fixed, parent: s.Context}
 	l.deadline.InitOnWorker(w.wheel, l.expire)
 	return l
 }

@@ -9,8 +9,7 @@ package timeout
 //	queued     an inbox names it; the worker reads the word again when it takes it
 //	busy       it was handed out for a run; the word is read again when the run ends
 //	running    that run has begun
-//	withdrawn  its engine has stopped and returned it
-//	closed     it was cancelled for good: its owner is Final
+//	closed     it cannot be armed: its engine has stopped, or its owner is Final and it was cancelled
 //	reserving  its place among a limited number is being taken or given back
 //
 // A pending entry is always held. A queued or busy one need not be reported to
@@ -20,7 +19,6 @@ const (
 	queued
 	busy
 	running
-	withdrawn
 	closed
 	reserving
 )
@@ -32,7 +30,8 @@ type Armed struct {
 	// Held is false if the engine does not hold the entry. Then Arm has done nothing, and
 	// the entry has to be admitted, see [Entry.Admit].
 	Held bool
-	// Closed is true if a cancel was final. Then Arm has done nothing, and never will.
+	// Closed is true if a cancel was final, or the engine has stopped. Then Arm has done
+	// nothing, and never will.
 	Closed bool
 	// Pending reports whether the entry was pending before.
 	Pending bool
@@ -66,7 +65,7 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 		if !w.has(held) || onlyPending && !a.Pending {
 			return Armed{}
 		}
-		next := w.withTick(tick).withPhase(pending) &^ (withdrawn | reserving)
+		next := w.withTick(tick).withPhase(pending) &^ reserving
 		if !w.has(busy) {
 			a.Earlier = tick < w.tick()
 			// While the entry was not pending, the worker may have passed it without
@@ -85,15 +84,8 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 // Disarm is the exit by cancel for an adopted entry. It reports whether the caller has
 // won, the tick that the entry was pending for at that moment, and whether a run was under
 // way by then. It closes an entry whose owner is Final.
-func (e *Entry) Disarm() (tick Tick, won, begun bool) { return e.disarm(0) }
-
-// TakeOut is Disarm for an engine that has stopped: see [Entry.TakenOut].
-func (e *Entry) TakeOut() (tick Tick, won bool) {
-	tick, won, _ = e.disarm(withdrawn)
-	return tick, won
-}
-
-func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
+func (e *Entry) Disarm() (tick Tick, won, begun bool) {
+	var mark word
 	if e.owner.Final {
 		mark |= closed
 	}
@@ -109,6 +101,13 @@ func (e *Entry) disarm(mark word) (tick Tick, won, begun bool) {
 			return w.tick(), true, w.has(running)
 		}
 	}
+}
+
+// TakeOut is Disarm for an engine that stops. It closes the entry, pending or not.
+func (e *Entry) TakeOut() (tick Tick, won bool) {
+	e.word.Or(uint64(closed)) // first: no Arm comes between the two
+	tick, won, _ = e.Disarm()
+	return tick, won
 }
 
 // Reserve begins to take a place for an entry whose owner is Limited. It returns false if the
@@ -151,11 +150,8 @@ func (e *Entry) Close() bool {
 	}
 }
 
-// Closed reports whether the entry was cancelled for good.
+// Closed reports whether the entry cannot be armed any more.
 func (e *Entry) Closed() bool { return word(e.word.Load()).has(closed) }
-
-// TakenOut reports whether a stopped engine has taken the entry out.
-func (e *Entry) TakenOut() bool { return word(e.word.Load()).has(withdrawn) }
 
 // Queue marks a disarmed entry as queued unless the worker will read its word for another
 // reason. If the result is true, the caller puts the entry into an inbox.
@@ -177,29 +173,28 @@ func (e *Entry) Fetch() { e.word.And(^uint64(queued)) }
 // Busy reports whether the entry is handed out for a run.
 func (e *Entry) Busy() bool { return word(e.word.Load()).has(busy) }
 
-// Release releases an entry that is in no list. It returns false for a pending entry,
-// which the engine keeps. A queued or busy one stays held, and the worker will see it
-// again.
+// Release releases an entry that is in no list, and reports whether it did. The engine
+// keeps a pending, queued or busy one.
 func (e *Entry) Release() bool {
 	for {
 		w := word(e.word.Load())
-		if w.phase() == pending {
+		if w.phase() == pending || w.has(queued|busy) {
 			return false
 		}
-		if w.has(queued|busy) || e.swap(w, w&^held) {
+		if e.swap(w, w&^held) {
 			return true
 		}
 	}
 }
 
 // Claim is the exit by time for an adopted entry that runs once. It reports whether the
-// caller has won the task. The entry is then no longer held, and can be armed again from
-// inside the task.
-func (e *Entry) Claim(now Tick) bool {
+// caller has won the task, and whether it holds the entry, which can be armed again from
+// inside the task. Of those won it holds only the queued ones.
+func (e *Entry) Claim(now Tick) (won, holds bool) {
 	for {
 		w := word(e.word.Load())
 		if w.phase() != pending || w.tick() > now {
-			return false
+			return false, true
 		}
 		next := w.withPhase(expired)
 		if e.owner.Limited {
@@ -209,7 +204,7 @@ func (e *Entry) Claim(now Tick) bool {
 			next &^= held
 		}
 		if e.swap(w, next) {
-			return true
+			return true, next.has(held)
 		}
 	}
 }

@@ -18,18 +18,25 @@ func held(t *testing.T) *timeout.Entry {
 	return e
 }
 
-// An entry that is armed after its stopped engine has taken it out is taken out no longer: it
-// can be cancelled.
+// An entry that its stopped engine has taken out, pending or not, cannot be armed.
 func TestArmedAfterItWasTakenOut(t *testing.T) {
-	e := held(t)
-	if tick, ok := e.TakeOut(); !ok || tick != 10 || !e.TakenOut() {
-		t.Fatalf("taken out: %v, at tick %d; marked: %v", ok, tick, e.TakenOut())
+	pending, cancelled, expired := held(t), held(t), held(t)
+	cancelled.Disarm()
+	if won, _ := expired.Claim(10); !won {
+		t.Fatal("due, it is not claimed")
 	}
-	if a := e.Arm(20); !a.Held || a.Pending {
-		t.Fatalf("armed again: %+v", a)
-	}
-	if _, won, _ := e.Disarm(); !won || e.TakenOut() {
-		t.Errorf("disarmed: %v; it is still marked as taken out: %v", won, e.TakenOut())
+	for _, e := range []*timeout.Entry{pending, cancelled, expired} {
+		before := e.Timeout().State()
+		if tick, ok := e.TakeOut(); ok != (before == timeout.Pending) || ok && tick != 10 {
+			t.Errorf("%v, it is taken out: %v, at tick %d", before, ok, tick)
+		}
+		after := e.Timeout().State()
+		if a := e.Arm(20); a != (timeout.Armed{Closed: true}) || e.Admit(20) || e.Timeout().State() != after {
+			t.Errorf("%v before, it is armed again: %+v; it is %v", before, a, e.Timeout().State())
+		}
+		if before != timeout.Pending && after != before {
+			t.Errorf("%v before, it is %v", before, after)
+		}
 	}
 }
 
@@ -40,8 +47,8 @@ func TestReleasedDuringItsRunStaysHeld(t *testing.T) {
 	if !e.Hand(10) || !e.Run(10, 20) {
 		t.Fatal("its run has not begun")
 	}
-	if _, won, begun := e.Disarm(); !won || !begun || !e.Release() {
-		t.Fatalf("cancelled: %v, during a run: %v; or the worker keeps it", won, begun)
+	if _, won, begun := e.Disarm(); !won || !begun || e.Release() {
+		t.Fatalf("cancelled: %v, during a run: %v; or the worker lets it go", won, begun)
 	}
 	if a := e.Arm(30); !a.Held || a.Queue || e.Admit(30) {
 		t.Errorf("armed during the run: %+v; or admitted beside it", a)

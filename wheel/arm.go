@@ -1,7 +1,6 @@
 package wheel
 
 import (
-	"errors"
 	"runtime"
 	"time"
 
@@ -35,10 +34,6 @@ func (a adopter) Rearm(e *timeout.Entry, _ uint64, tick timeout.Tick) bool {
 	return err == nil
 }
 
-// errClosed is why a timeout whose cancel is final cannot be armed. Users see the false of
-// its Reset.
-var errClosed = errors.New("wheel: the timeout is cancelled for good")
-
 // disarmed follows up on a timer that the caller has just disarmed.
 func (w *Wheel) disarmed(n *bucket.Node) {
 	s := w.shard()
@@ -50,7 +45,8 @@ func (w *Wheel) disarmed(n *bucket.Node) {
 	w.reclaimSoon()
 }
 
-// arm sets a timer, whatever its state.
+// arm sets a timer, whatever its state. Of the error for one that is cancelled for good, users
+// see the false of Reset.
 func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
 	s := w.shard()
 	if !n.Owner().Limited {
@@ -59,9 +55,10 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 	for {
 		// A pending timer has its place already.
 		if a := n.ArmPending(tick); a.Held {
-			return true, s.armed(n, tick, a)
+			s.armed(n, tick, a)
+			return true, nil
 		} else if a.Closed {
-			return false, errClosed
+			return false, ErrStopped
 		}
 		if n.Reserve() {
 			break
@@ -81,10 +78,10 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
 	for {
 		if a := n.Arm(tick); a.Held {
-			err := s.armed(n, tick, a)
-			return a.Pending, err
+			s.armed(n, tick, a)
+			return a.Pending, nil
 		} else if a.Closed {
-			return false, errClosed
+			return false, ErrStopped
 		}
 		by, entered, ok := s.inbox.Enter(n, tick)
 		if !ok {
@@ -98,21 +95,16 @@ func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 }
 
 // armed follows up on a timer that was armed while it was held.
-func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) error {
-	w := s.wheel
-	if w.stopping.Load() && !w.keeps(n) {
-		return ErrStopped
-	}
+func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) {
 	if !a.Pending {
 		s.inbox.Rearmed()
 	}
 	switch {
 	case a.Queue:
-		w.named(s.inbox.Name(n))
+		s.wheel.named(s.inbox.Name(n))
 	case a.Earlier:
-		w.need(tick)
+		s.wheel.need(tick)
 	}
-	return nil
 }
 
 // named follows up on a timer that was named in an inbox, and is due at a tick.
@@ -124,25 +116,19 @@ func (w *Wheel) named(by timeout.Tick) {
 	w.needBy(by)
 }
 
-// keeps reports whether a concurrent Stop has returned the timer being armed, or the timer
-// has run since it was armed. Otherwise it disarms the timer.
-func (w *Wheel) keeps(n *bucket.Node) bool {
-	<-w.withdrawn
-	_, won, _ := n.Disarm()
-	return !won && (n.TakenOut() || n.Timeout().State() == Expired)
-}
-
 // place links a timer that is in no list, or releases it. It releases the task, too, of one
-// that was cancelled for good and has no run under way: no other run will read that task. The
-// worker calls it, with mu held.
+// that cannot be armed any more: no other run will read that task. The worker calls it, with
+// mu held.
 func (w *Wheel) place(n *bucket.Node) {
-	switch {
-	case n.Busy():
-		w.ring.busy.Add(n, bucket.Never)
-	case !n.Release():
+	switch _, pending := n.PendingTick(); {
+	case n.Release():
+		if n.Closed() {
+			n.SetTask(nil)
+		}
+	case pending && !n.Busy():
 		w.ring.link(n)
-	case n.Closed() && !n.Busy():
-		n.SetTask(nil)
+	default:
+		w.ring.away.Add(n, bucket.Never)
 	}
 }
 

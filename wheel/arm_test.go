@@ -71,7 +71,7 @@ func TestEarlierDeadlineDuringAnArm(t *testing.T) {
 		Must(timer.Arm(20 * ms))
 		resume()
 		pass(10 * ms)
-		check(t, s.armed(&timer.node, tick, interrupted) == nil, "the wheel runs")
+		s.armed(&timer.node, tick, interrupted)
 		pass(10 * ms)
 		check(t, ran.Load(), "it waits for another deadline")
 	})
@@ -89,27 +89,11 @@ func TestCancelledDuringAnArm(t *testing.T) {
 		interrupted := timer.node.Arm(tick)
 		check(t, interrupted.Queue && timer.Cancel(), "it is not pending, or the worker need not look: %+v", interrupted)
 		pass(5 * ms)
-		Must(0, w.shard().armed(&timer.node, tick, interrupted))
+		w.shard().armed(&timer.node, tick, interrupted)
 		pass(ms)
 		check(t, timer.node.List() == 0, "the wheel still has the timer")
 		pass(2 * time.Hour)
 		check(t, !ran.Load(), "it has run")
-	})
-}
-
-// A goroutine that has armed a timer is interrupted until the timer has run, and the wheel is
-// stopped by then. The error of a stopped wheel would mean that the task has not run.
-func TestRunAndStoppedDuringAnArm(t *testing.T) {
-	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
-		Must(timer.Arm(time.Hour))
-		check(t, timer.Cancel(), "it was not pending") // the worker looks within a tick
-		tick := w.ticks.after(ms)
-		interrupted := timer.node.Arm(tick)
-		pass(5 * ms)
-		check(t, ran.Load(), "it has not run")
-		w.Stop()
-		err := w.shard().armed(&timer.node, tick, interrupted)
-		check(t, err == nil, "armed before Stop, and run: %v", err)
 	})
 }
 
@@ -170,6 +154,58 @@ func TestArmWaitsForTheTimersPlace(t *testing.T) {
 				synctest.Wait()
 				check(t, armed.Load() && w.live.Load() == 1, "%d places are taken", w.live.Load())
 				check(t, time.Until(timer.Deadline()) >= time.Hour, "it is due in %v", time.Until(timer.Deadline()))
+			})
+		})
+	}
+}
+
+// A goroutine is interrupted before it names a timer in an inbox, which it has cancelled, or
+// armed for an earlier deadline, while the timer was about to run. The timer is armed again
+// meanwhile: Stop returns it.
+func TestStopReturnsWhatIsNotNamedYet(t *testing.T) {
+	for name, interrupt := range map[string]func(w *Wheel, timer *Timer) bool{
+		"cancelled": func(w *Wheel, timer *Timer) bool {
+			_, won, _ := timer.node.Disarm()
+			w.shard().inbox.Disarmed()
+			return won && timer.node.Queue()
+		},
+		"armed": func(w *Wheel, timer *Timer) bool { return timer.node.Arm(w.ticks.now() - 1).Queue },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
+				var before Timer
+				before.Init(w, func() { check(t, interrupt(w, timer), "the worker need not look") })
+				Must(before.Arm(10 * ms))
+				Must(timer.Arm(10 * ms))
+				pass(20 * ms)
+				Must(timer.Arm(time.Hour))
+				left := w.Stop()
+				w.shard().inbox.Name(&timer.node)
+				check(t, len(left) == 2 && left[1].Timeout == timer.Timeout(), "Stop returned %d, and not the timer, which is %v",
+					len(left), timer.State())
+			})
+		})
+	}
+}
+
+// A goroutine that arms a timer behind Stop is interrupted before it is refused. Another one
+// is refused meanwhile.
+func TestArmBesideAnArmBehindStop(t *testing.T) {
+	for name, limit := range map[string]int64{"": 0, "limited": 9} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, Config{Tick: ms, MaxPending: limit})
+				var timer Timer
+				timer.Init(w, func() { t.Error("it has run") })
+				Must(timer.Arm(time.Minute))
+				Must(w.Schedule(10*ms, func() { time.Sleep(second) }))
+				time.Sleep(20 * ms)
+				check(t, timer.Cancel(), "it is not pending")
+				go w.Stop()
+				time.Sleep(20 * ms)
+				timer.node.Arm(w.ticks.after(time.Minute))
+				_, err := timer.Arm(time.Hour)
+				check(t, errors.Is(err, ErrStopped) && timer.State() == Cancelled, "%v; it is %v", err, timer.State())
 			})
 		})
 	}

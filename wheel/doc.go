@@ -70,7 +70,7 @@ package wheel
 // bucket/timers.go, arm.go.
 // Tests: timeout/entry_test.go, timeout/adopted_test.go, bucket/inbox_test.go,
 // arm_test.go, cancel_test.go, reset_test.go, race_test.go, stress_test.go.
-// Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203.
+// Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203, 205.
 //
 // How goroutines reach the worker, and its sleep: shard.go, worker.go Wheel.sleep(),
 // alarm.go, alarm_linux.go.

@@ -31,8 +31,9 @@ type ring struct {
 	disorder bool
 	// overdue holds what becomes due again while due is run.
 	overdue overdue
-	// busy holds periodic tasks that an executor runs: no tick finds them.
-	busy bucket.Bucket
+	// away holds what an inbox brings back: periodic tasks that an executor runs, and
+	// cancelled timers that a goroutine is about to name. No tick finds them.
+	away bucket.Bucket
 }
 
 func newRing(buckets int) ring {
@@ -46,7 +47,7 @@ func newRing(buckets int) ring {
 		r.buckets[i].Number(i + 1)
 	}
 	r.due.Number(buckets + 1)
-	r.busy.Number(buckets + 2)
+	r.away.Number(buckets + 2)
 	return r
 }
 
@@ -69,7 +70,7 @@ func (r *ring) unlink(n *bucket.Node) {
 	case len(r.buckets):
 		r.due.Remove(n)
 	case len(r.buckets) + 1:
-		r.busy.Remove(n)
+		r.away.Remove(n)
 	default:
 		r.buckets[slot].Remove(n)
 		r.vacate(timeout.Tick(slot))
@@ -108,7 +109,7 @@ func (r *ring) next() *bucket.Node {
 // clear unlinks every node.
 func (r *ring) clear() {
 	r.overdue = nil
-	for r.due.Pop() != nil || r.busy.Pop() != nil {
+	for r.due.Pop() != nil || r.away.Pop() != nil {
 	}
 	for i := range r.buckets {
 		for r.buckets[i].Pop() != nil {
@@ -226,7 +227,7 @@ func (r *ring) all(yield func(*bucket.Node) bool) {
 	}
 	r.due.All(visit)
 	if more {
-		r.busy.All(visit)
+		r.away.All(visit)
 	}
 	for _, o := range r.overdue {
 		if !more {

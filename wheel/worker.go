@@ -231,8 +231,11 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 
 // runTimer is runPooled for a timer, which may be armed again as soon as it is claimed.
 func (w *Wheel) runTimer(n *bucket.Node) {
-	if !n.Claim(w.ring.now) {
+	won, holds := n.Claim(w.ring.now)
+	if holds {
 		w.batch.moved = append(w.batch.moved, n)
+	}
+	if !won {
 		return
 	}
 	w.fired(n)
