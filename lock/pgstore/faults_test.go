@@ -471,3 +471,22 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	examine(t, store, "listen")
 }
+
+// A forced release is confirmed although its holders' clients cannot be read afterwards: package lock
+// would repeat it, and take the lock from the next holder.
+func TestForcedReleaseIsNotDenied(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "forced")
+	store := open(t, s, pgstore.Config{Schema: "forced"})
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	exec(t, s, "ALTER TABLE forced.clients RENAME TO away")
+	_, err := store.Inspect(t.Context(), "a", driver.KindMutex)
+	require.Error(t, err)
+	info, err := store.ForceRelease(t.Context(), "a")
+	require.NoError(t, err, "it is free")
+	require.Equal(t, "a", info.Name)
+	require.Equal(t, "client", info.Holders[0].Client.ID)
+	granted(t, store, hold(driver.KindMutex, "a", "client:2"))
+}
