@@ -73,8 +73,8 @@
 //   - default_pool_size to the connections of a few pools: a request that waits for another one's row
 //     keeps its connection.
 //
-// Transactions must be "read committed", PostgreSQL's default; others are refused. So is, with the
-// modes exec and simple_protocol, array_nulls off or bytea_output escape.
+// Transactions must be "read committed", PostgreSQL's default, and client_encoding UTF8; others are
+// refused. So is, with the modes exec and simple_protocol, array_nulls off or bytea_output escape.
 //
 // # On the server
 //
@@ -111,7 +111,7 @@ package pgstore
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
-// Planted: 240, 241, 245.
+// Planted: 240, 241, 245, 277.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, suite_real_test.go.
 // Planted: 244, 258.

@@ -472,6 +472,28 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	examine(t, store, "listen")
 }
 
+// A connection for notifications that is made with another encoding brings messages of all names.
+func TestListensInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "encoded")
+	listen := s.Pool(t).Config().ConnConfig
+	listen.RuntimeParams["client_encoding"] = "LATIN1"
+	store := open(t, s, pgstore.Config{Schema: "encoded", Listen: listen})
+	h := hold(driver.KindWrite, "straße", "client:1")
+	granted(t, store, h)
+	notices := make(chan driver.Notice, 1)
+	_, err := store.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	released(t, store, h)
+	select {
+	case n := <-notices:
+		require.Zero(t, n)
+	case <-time.After(time.Minute):
+		t.Fatal("the waiter was not notified")
+	}
+}
+
 // A forced release is confirmed although its holders' clients cannot be read afterwards: package lock
 // would repeat it, and take the lock from the next holder.
 func TestForcedReleaseIsNotDenied(t *testing.T) {
