@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -511,4 +512,49 @@ func TestForcedReleaseIsNotDenied(t *testing.T) {
 	require.Equal(t, "a", info.Name)
 	require.Equal(t, "client", info.Holders[0].Client.ID)
 	granted(t, store, hold(driver.KindMutex, "a", "client:2"))
+}
+
+// stuck is the handler of a logger that blocks, as one whose pipe is full.
+type stuck struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (stuck) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s stuck) Handle(context.Context, slog.Record) error {
+	<-s.until
+	panic("a logger")
+}
+
+// A logger that blocks, and panics, costs no subscription, and delays no Close.
+func TestLoggerThatBlocks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "logged")
+	var refused atomic.Int64
+	pool := s.Pool(t, func(c *pgxpool.Config) {
+		c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			if refused.Add(1) == 1 {
+				return errors.New("no password")
+			}
+			return nil
+		}
+	})
+	until := make(chan struct{})
+	defer close(until)
+	store, err := pgstore.New(pool, pgstore.Config{Schema: "logged", Logger: slog.New(stuck{until: until})})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	assert.NoError(t, err)
+	closed := make(chan error)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("Close waits for the logger")
+	}
 }
