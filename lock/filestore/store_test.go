@@ -178,6 +178,16 @@ func TestTheNextStart(t *testing.T) {
 	})
 }
 
+// Of a client without a record an inspection has the id alone, and no time in 1970.
+func TestAClientWithoutARecord(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+	info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
+	require.NoError(t, err)
+	require.Len(t, info.Holders, 1)
+	require.Equal(t, driver.Client{ID: "me"}, info.Holders[0].Client)
+}
+
 // What has ended is removed, without a further request: locks, records of clients, and pipes of
 // processes that have ended, but only once nothing belongs to them.
 func TestWhatIsRemoved(t *testing.T) {
