@@ -511,8 +511,8 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o700))
 	require.NoError(t, os.Chmod(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused; the umask may be stricter
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
-	for name, message := range map[string]string{"link": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
-		_, err := New(filepath.Join(parent, name))
+	for name, message := range map[string]string{"link": "a symbolic link", "link/": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
+		_, err := New(parent + "/" + name)
 		require.ErrorContains(t, err, message)
 	}
 	require.ErrorContains(t, private(uint32(os.Geteuid()+1), unix.S_IFDIR|0o700), "belongs to user") //nolint:gosec // a user's id
