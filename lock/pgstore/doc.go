@@ -37,8 +37,8 @@
 //     resource.
 //   - A clock that is set forward ends leases.
 //
-// [Store.Check] finds these settings, transactions that are open for too long, missing rights,
-// and a connection on which no notification arrives; it names what to do.
+// [Store.Check] finds these settings, transactions that are open for too long, a queue of notifications
+// that fills, missing rights, and a connection on which none arrives; it names what to do.
 //
 // # Failover
 //
