@@ -17,6 +17,7 @@
 // A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
 // the same member answers a linearizable read before and one after it, in one raft term. So the
 // client's endpoints must be members: behind a balancer that spreads requests no lease is renewed.
+// Members whose --max-txn-ops is below 128, the default, are refused.
 //
 // Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at
 // which the prefix was first used. So they grow although a cluster is made anew, unless the clock of

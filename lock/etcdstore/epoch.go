@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,12 +36,13 @@ func (s *Store) setEpoch(value []byte, revision int64) {
 	s.epoch = epoch{base, revision}
 }
 
-// openEpoch reads the epoch, or begins it.
+// openEpoch reads the epoch, or begins it. It reads as many keys as renewals do in a transaction, so
+// that servers which accept fewer are found now.
 func (s *Store) openEpoch(ctx context.Context) error {
 	key := s.keys.epoch()
 	now := strconv.FormatInt(s.now().UnixMicro(), 10)
 	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
-	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, []clientv3.Op{clientv3.OpGet(key)})
+	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, maxOps))
 	if err != nil {
 		return err
 	}

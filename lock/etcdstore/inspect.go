@@ -27,8 +27,8 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	if err != nil {
 		return failed(err)
 	}
-	stored := client{c, c.Since.UnixNano()}
-	if _, err := s.put(ctx, s.keys.client(c.ID), string(encode(stored.code)), granted.ID); err != nil {
+	value := machine.Encode(func(m *machine.Coder) { m.Client(&c) })
+	if _, err := s.put(ctx, s.keys.client(c.ID), string(value), granted.ID); err != nil {
 		return failed(err)
 	}
 	return nil
@@ -111,10 +111,9 @@ func (s *Store) clientOf(ctx context.Context, owner string, known map[string]dri
 			return c, false, unsent(err)
 		}
 		c.ID = id
-		var stored client
-		if len(response.Kvs) > 0 && decode(response.Kvs[0].Value, stored.code) {
-			c = stored.Client
-			c.Since = time.Unix(0, stored.since)
+		var stored driver.Client
+		if len(response.Kvs) > 0 && machine.Decode(response.Kvs[0].Value, func(m *machine.Coder) { m.Client(&stored) }) {
+			c = stored
 		}
 		known[id] = c
 	}

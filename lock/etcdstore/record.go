@@ -6,7 +6,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -50,24 +49,9 @@ func (r *record) code(c *machine.Coder) {
 		machine.Int(c, &o.since)
 	})
 	machine.List(c, &r.waits, func(w *wait) {
-		machine.Int(c, &w.topic.Kind)
-		c.Text(&w.topic.Of)
+		c.Topic(&w.topic)
 		machine.Int(c, &w.lease)
 	})
-}
-
-// encode returns what coding writes.
-func encode(code func(*machine.Coder)) []byte {
-	c := machine.Coder{Bytes: make([]byte, 0, 256)}
-	code(&c)
-	return c.Bytes
-}
-
-// decode reads what encode has returned, and reports whether that is complete.
-func decode(b []byte, code func(*machine.Coder)) bool {
-	c := machine.Coder{Bytes: b, Reading: true}
-	code(&c)
-	return !c.Bad && len(c.Bytes) == 0
 }
 
 // leases returns the etcd leases by which parts of the record live, each once.
@@ -96,19 +80,4 @@ func (r *record) inOrder() (ids []clientv3.LeaseID) {
 		add(w.lease)
 	}
 	return ids
-}
-
-// client is the record of a client.
-type client struct {
-	driver.Client
-	since int64 // ns
-}
-
-func (a *client) code(c *machine.Coder) {
-	c.Text(&a.ID)
-	c.Text(&a.Host)
-	c.Text(&a.Process)
-	machine.Int(c, &a.PID)
-	c.Text(&a.Label)
-	machine.Int(c, &a.since)
 }

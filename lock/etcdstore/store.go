@@ -76,8 +76,8 @@ type Store struct {
 
 // New returns a store on a client of etcd, which stays the caller's. It makes no request.
 //
-// The client's endpoints must be members. Behind one that sends the requests of a connection to
-// several members, as balancers of HTTP do, no lease is renewed.
+// The client's endpoints must be members, not a balancer, by which no lease is renewed. Its keys must be
+// the servers': with package namespace, in whose place there is Config.Prefix, each renewal writes.
 //
 // Set DialKeepAliveTime and DialKeepAliveTimeout of the client's configuration: otherwise requests go
 // to a member that is cut off until the system has noticed. 10 s is the least that gRPC allows for

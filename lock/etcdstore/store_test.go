@@ -503,6 +503,17 @@ func TestSweepFollowsALateRecord(t *testing.T) {
 	assert.True(t, s.sweepsOn(false))
 }
 
+// Servers that accept fewer operations in a transaction than renewals have are refused with the first
+// lock, and not with the first renewal of many.
+func TestServersWithFewOperations(t *testing.T) {
+	t.Setenv("ETCD_MAX_TXN_OPS", "127")
+	s := openOn(t, startCluster(t, single, nil).dial(t), "few")
+	_, err := s.Acquire(t.Context(), request("me:1", time.Minute))
+	require.ErrorContains(t, err, "too many operations")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
 // What a store does not support is refused with the reason.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 const (
@@ -62,7 +64,7 @@ func (s *Store) sweep(ctx context.Context) (left bool) {
 			}
 			left = true
 			var r record
-			if name, ok := s.keys.nameOf(kv.Key); ok && decode(kv.Value, r.code) {
+			if name, ok := s.keys.nameOf(kv.Key); ok && machine.Decode(kv.Value, r.code) {
 				s.tidy(ctx, name, r.leases()) //nolint:errcheck // the next sweep does it
 			}
 		}

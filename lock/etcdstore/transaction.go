@@ -7,6 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // transaction is what has become of a step.
@@ -23,7 +25,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 		return t, err
 	}
 	w.granted = w.state.Token() != w.token
-	value := encode(w.code)
+	value := machine.Encode(w.code)
 	changed := !bytes.Equal(value, w.before)
 	if !changed && len(w.topics) == 0 && len(w.bump) == 0 {
 		if read {

@@ -40,14 +40,14 @@ type work struct {
 // load decodes a version of a record.
 func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*work, error) {
 	w := &work{s: s, name: name, now: s.now(), life: life}
-	if len(v.value) > 0 && !decode(v.value, w.code) {
+	if len(v.value) > 0 && !machine.Decode(v.value, w.code) {
 		return nil, fmt.Errorf("etcdstore: the record of %q is of another version: %w: %w", name, driver.ErrForeign, driver.ErrNotDone)
 	}
 	if w.granted {
 		w.granted = false
 		w.state.SetToken(s.epochBase() + v.revision)
 	}
-	w.before, w.token = encode(w.code), w.state.Token()
+	w.before, w.token = machine.Encode(w.code), w.state.Token()
 	w.state.Listening = w.listening
 	return w, nil
 }

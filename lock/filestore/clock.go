@@ -77,7 +77,7 @@ func openClock(ctx context.Context, dir *folder, s system, own int64) (base int6
 	}
 	defer f.close()
 	var c clock
-	if !decode(f.content, c.code) {
+	if !machine.Decode(f.content, c.code) {
 		c = clock{}
 	}
 	if c.system == s.id {
@@ -87,7 +87,7 @@ func openClock(ctx context.Context, dir *folder, s system, own int64) (base int6
 		return 0, fmt.Errorf("the folder is in use by another version of leasewheel, or in another time namespace (%q, not %q)", c.system, s.id)
 	}
 	c = clock{s.id, cmp.Or(own, max(s.wall().UnixMicro(), c.sweep)-s.uptime().Microseconds()), c.sweep}
-	return c.base, f.write(encode(c.code))
+	return c.base, f.write(machine.Encode(c.code))
 }
 
 // errOtherClock is permanent: each of two clocks takes what the other's stores hold for that of
@@ -98,7 +98,7 @@ var errOtherClock = errors.New("the folder's clock was deleted, and made anew by
 // that was deleted.
 func (s *Store) checkClock(ctx context.Context) error {
 	var c clock
-	_ = s.contents(pathOfClock, func(b []byte) { decode(b, c.code) })
+	_ = s.contents(pathOfClock, func(b []byte) { machine.Decode(b, c.code) })
 	if c.base == s.base {
 		return nil
 	}

@@ -30,36 +30,17 @@ func (r *record) code(c *machine.Coder) {
 	c.Text(&r.name)
 	r.state.Code(c)
 	machine.List(c, &r.waits, func(w *wait) {
-		codeTopic(c, &w.topic)
+		c.Topic(&w.topic)
 		c.Text(&w.store)
 	})
 	machine.Map(c, &r.of, c.Text)
-}
-
-func codeTopic(c *machine.Coder, t *machine.Topic) {
-	machine.Int(c, &t.Kind)
-	c.Text(&t.Of)
-}
-
-// encode returns what coding writes.
-func encode(code func(*machine.Coder)) []byte {
-	c := machine.Coder{Bytes: make([]byte, 0, 256)}
-	code(&c)
-	return c.Bytes
-}
-
-// decode reads what encode has returned, and reports whether that is complete.
-func decode(b []byte, code func(*machine.Coder)) bool {
-	c := machine.Coder{Bytes: b, Reading: true}
-	code(&c)
-	return !c.Bad && len(c.Bytes) == 0
 }
 
 // read decodes a record, and reports whether it is of the clock boot. Of one that was stored
 // before the system was started, and of one that a power failure has damaged, the token is left,
 // if anything.
 func (r *record) read(b []byte, boot int64) (current bool) {
-	if len(b) > 0 && !decode(b, r.code) {
+	if len(b) > 0 && !machine.Decode(b, r.code) {
 		*r = record{}
 	}
 	if current = r.boot == boot; !current {
@@ -116,7 +97,7 @@ type message struct {
 func (m *message) code(c *machine.Coder) {
 	n := &m.Notice
 	c.Text(&m.name)
-	codeTopic(c, &m.To)
+	c.Topic(&m.To)
 	c.Text(&n.Owner)
 	machine.Int(c, &n.Token)
 	machine.Int(c, &n.Reserved)
@@ -133,16 +114,10 @@ func (m *message) code(c *machine.Coder) {
 // announced is the record of a client, until its end.
 type announced struct {
 	driver.Client
-	ends  int64 // µs
-	since int64
+	ends int64 // µs
 }
 
 func (a *announced) code(c *machine.Coder) {
-	c.Text(&a.ID)
-	c.Text(&a.Host)
-	c.Text(&a.Process)
-	machine.Int(c, &a.PID)
-	c.Text(&a.Label)
-	machine.Int(c, &a.since)
+	c.Client(&a.Client)
 	machine.Int(c, &a.ends)
 }

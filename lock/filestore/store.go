@@ -225,7 +225,7 @@ func (s *Store) load(ctx context.Context, f *file) (*work, error) {
 
 // save stores the record, unless it is as before.
 func (w *work) save() error {
-	content := encode(w.code)
+	content := machine.Encode(w.code)
 	if bytes.Equal(content, w.file.content) {
 		return nil
 	}

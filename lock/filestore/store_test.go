@@ -178,6 +178,16 @@ func TestTheNextStart(t *testing.T) {
 	})
 }
 
+// Of a client without a record an inspection has the id alone, and no time in 1970.
+func TestAClientWithoutARecord(t *testing.T) {
+	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+	info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
+	require.NoError(t, err)
+	require.Len(t, info.Holders, 1)
+	require.Equal(t, driver.Client{ID: "me"}, info.Holders[0].Client)
+}
+
 // What has ended is removed, without a further request: locks, records of clients, and pipes of
 // processes that have ended, but only once nothing belongs to them.
 func TestWhatIsRemoved(t *testing.T) {
@@ -501,8 +511,8 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o700))
 	require.NoError(t, os.Chmod(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused; the umask may be stricter
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
-	for name, message := range map[string]string{"link": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
-		_, err := New(filepath.Join(parent, name))
+	for name, message := range map[string]string{"link": "a symbolic link", "link/": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
+		_, err := New(parent + "/" + name)
 		require.ErrorContains(t, err, message)
 	}
 	require.ErrorContains(t, private(uint32(os.Geteuid()+1), unix.S_IFDIR|0o700), "belongs to user") //nolint:gosec // a user's id

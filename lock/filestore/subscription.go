@@ -79,10 +79,10 @@ func (s *Store) deliver(out []outgoing) {
 			s.notify(&o.message)
 			continue
 		}
-		b := encode(o.code)
+		b := machine.Encode(o.code)
 		if len(b) > pipeBuf/2 { // a shorter one has the same effect, later
 			gap := message{}
-			b = encode(gap.code)
+			b = machine.Encode(gap.code)
 		}
 		s.peers.send(o.store, b)
 	}
@@ -91,7 +91,7 @@ func (s *Store) deliver(out []outgoing) {
 // receive delivers a message of another process.
 func (s *Store) receive(b []byte) {
 	var m message
-	if !decode(b, m.code) || m.name == "" {
+	if !machine.Decode(b, m.code) || m.name == "" {
 		s.missed()
 	} else if !s.notify(&m) {
 		ctx, cancel := context.WithTimeout(s.ending, closeWait)

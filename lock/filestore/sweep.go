@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 const (
@@ -94,11 +95,11 @@ func (s *Store) claimSweep() bool {
 	defer f.close()
 	var c clock
 	now := s.now().UnixMicro()
-	if !decode(f.content, c.code) || c.base != s.base || now < c.sweep {
+	if !machine.Decode(f.content, c.code) || c.base != s.base || now < c.sweep {
 		return false
 	}
 	c.sweep = now + sweepEvery.Microseconds()
-	return f.write(encode(c.code)) == nil
+	return f.write(machine.Encode(c.code)) == nil
 }
 
 // openSoon opens a file for a sweep.
@@ -144,7 +145,7 @@ func (s *Store) forget(path string) (left bool) {
 	}
 	defer f.close()
 	var a announced
-	if left = decode(f.content, a.code) && s.now().UnixMicro() < a.ends; !left {
+	if left = machine.Decode(f.content, a.code) && s.now().UnixMicro() < a.ends; !left {
 		f.remove()
 	}
 	return left
@@ -249,18 +250,17 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 		return err
 	}
 	defer f.close()
-	a := announced{c, s.now().Add(ttl).UnixMicro(), c.Since.UnixNano()}
-	return s.write(f, encode(a.code))
+	a := announced{c, s.now().Add(ttl).UnixMicro()}
+	return s.write(f, machine.Encode(a.code))
 }
 
 // client returns the record of a client.
 func (s *Store) client(id string) (driver.Client, bool) {
 	var a announced
 	_ = s.contents(fileOf(pathOfClients, id), func(b []byte) { // without it the id is shown
-		if !decode(b, a.code) || a.ends < s.now().UnixMicro() {
+		if !machine.Decode(b, a.code) || a.ends < s.now().UnixMicro() {
 			a = announced{}
 		}
 	})
-	a.Since = time.Unix(0, a.since)
 	return a.Client, a.ends > 0
 }

@@ -32,7 +32,7 @@ const (
 // facts are what a server reports.
 type facts struct {
 	settings                            map[string]string
-	id, version                         string
+	id                                  string
 	number                              int
 	standby                             bool
 	replicas, synchronous               int
@@ -43,12 +43,13 @@ type facts struct {
 	oldest                              time.Duration // from which age on a transaction is reported
 	snapshot                            time.Duration // the age of the oldest transaction that others than autovacuum have open
 	snapshotOf                          string
+	queue                               float64 // how full that of notifications is
 	heldBySlots, heldByPrepared         bool
 	ahead, aheadError, roundTrip, worst time.Duration
 }
 
 // Check examines the server, see [driver.Checker]: its settings, replicas and clock, the schema
-// and the role's rights, transactions that are open for too long, and whether notifications arrive.
+// and the role's rights, transactions that are open for too long, and whether notifications pass.
 // It takes a dozen round trips, and 20 s at most.
 func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
 	if o.TTL < 0 {
@@ -66,7 +67,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	}
 	slices.SortStableFunc(findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
 	server := driver.Server{
-		Address: s.Address(), ID: f.id, Version: "postgresql " + f.version, Role: "master",
+		Address: s.Address(), ID: f.id, Version: "postgresql " + f.settings["server_version"], Role: "master",
 		RoundTrip: f.roundTrip, WorstRoundTrip: f.worst, Ahead: f.ahead, AheadError: f.aheadError,
 	}
 	if f.standby {
@@ -95,7 +96,6 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.version = f.settings["server_version"]
 	f.number, _ = strconv.Atoi(f.settings["server_version_num"])
 	var snapshot float64
 	for _, err := range []error{
@@ -106,7 +106,8 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 			FROM pg_stat_activity WHERE xact_start IS NOT NULL AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
 				AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker' ORDER BY xact_start LIMIT 1`, &snapshot, &f.snapshotOf),
 		one(`SELECT EXISTS (SELECT FROM pg_replication_slots WHERE age(coalesce(xmin, catalog_xmin)) > 1000000),
-			EXISTS (SELECT FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')`, &f.heldBySlots, &f.heldByPrepared),
+			EXISTS (SELECT FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute'), pg_notification_queue_usage()`,
+			&f.heldBySlots, &f.heldByPrepared, &f.queue),
 	} {
 		if err != nil {
 			return nil, err
@@ -189,7 +190,7 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	}
 	commit := f.settings["synchronous_commit"]
 	const survives = "a grant survives a crash of the server: a lost one is granted to another owner while its holder works"
-	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.version, "the functions of the schema need version 13", "update the server")
+	add(f.number < 130000, driver.SeverityError, "version", "PostgreSQL "+f.settings["server_version"], "the functions of the schema need version 13", "update the server")
 	add(f.standby, driver.SeverityError, "role", "the server is a standby", "it accepts no request", "connect with target_session_attrs=read-write")
 	add(f.settings["transaction_read_only"] == "on" && !f.standby, driver.SeverityError, "read-only", "transactions are read-only", "requests fail",
 		"set default_transaction_read_only to off for the role")
@@ -213,6 +214,8 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 		"each request on a busy lock becomes slower", "drop the slot if nothing reads it (pg_drop_replication_slot)")
 	add(f.heldByPrepared, driver.SeverityWarning, "prepared", "a prepared transaction is open for more than a minute",
 		"old versions of rows are kept as long", "commit it or roll it back (pg_prepared_xacts)")
+	add(f.queue > 0.1, driver.SeverityWarning, "queue", fmt.Sprintf("the queue of notifications is full to %.0f %%", 100*f.queue),
+		"releases wake waiters: once it is full they are refused", "end the session that listens and keeps a transaction open (pg_stat_activity)")
 	add(f.dead > deadRows, driver.SeverityWarning, "vacuum", fmt.Sprintf("the table of locks has %d dead rows", f.dead),
 		"requests become slower", "see that autovacuum runs, and that nothing keeps old versions")
 	add(f.worst > ttl/10, driver.SeverityWarning, "latency", fmt.Sprintf("a round trip took %v", f.worst.Round(time.Millisecond)),

@@ -51,6 +51,13 @@ func TestCheck(t *testing.T) {
 	examine(t, store, "snapshot")
 	require.NoError(t, tx.Rollback(t.Context()))
 
+	exec(t, s, "CREATE SCHEMA full_queue; CREATE FUNCTION full_queue.pg_notification_queue_usage() RETURNS float8 LANGUAGE sql AS 'SELECT 0.11'")
+	full := open(t, s, pgstore.Config{Schema: "checked"}, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["search_path"] = "full_queue, pg_catalog" // in place of a queue of 0.9 GB
+	})
+	full.SetOldSnapshot(time.Hour)
+	examine(t, full, "queue")
+
 	exec(t, s, "ALTER TABLE checked.locks SET UNLOGGED")
 	examine(t, store, "unlogged")
 	role(t, s, "guest")

@@ -90,18 +90,16 @@ func (s *Store) window(ctx context.Context) (*window, error) {
 // readClock reads the server's clock, and finds out whether the server is fit for requests.
 func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
-	var isolation string
-	var readOnly, nulls bool
+	var unfit string // the setting by which statements miss what has happened while they waited, or alter texts
+	var readOnly bool
 	var hex []byte // pgx reads no bytea in the format escape
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &isolation, &readOnly, &nulls, &hex) })
+	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &unfit, &readOnly, &hex) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)
-	case isolation != "read committed":
-		return nil, fmt.Errorf("pgstore: the pool's transactions are %q, so that a statement would miss what has happened while it waited: set default_transaction_isolation to \"read committed\" for its role: %w", isolation, driver.ErrNotDone)
-	case !nulls:
-		return nil, fmt.Errorf("pgstore: array_nulls is off, so that nulls arrive as texts by the pool's default_query_exec_mode: set it to on for its role: %w", driver.ErrNotDone)
+	case unfit != "":
+		return nil, fmt.Errorf("pgstore: the server would not do what the store requests: set %s for the pool's role: %w", unfit, driver.ErrNotDone)
 	case readOnly:
 		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}

@@ -37,8 +37,8 @@
 //     resource.
 //   - A clock that is set forward ends leases.
 //
-// [Store.Check] finds these settings, transactions that are open for too long, missing rights,
-// and a connection on which no notification arrives; it names what to do.
+// [Store.Check] finds these settings, transactions that are open for too long, a queue of notifications
+// that fills, missing rights, and a connection on which none arrives; it names what to do.
 //
 // # Failover
 //
@@ -73,8 +73,8 @@
 //   - default_pool_size to the connections of a few pools: a request that waits for another one's row
 //     keeps its connection.
 //
-// Transactions must be "read committed", PostgreSQL's default; others are refused. So is, with the
-// modes exec and simple_protocol, array_nulls off or bytea_output escape.
+// Transactions must be "read committed", PostgreSQL's default, and client_encoding UTF8; others are
+// refused. So is, with the modes exec and simple_protocol, array_nulls off or bytea_output escape.
 //
 // # On the server
 //
@@ -104,14 +104,14 @@ package pgstore
 // Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
 // Planted: 221, 246, 259.
 //
-// The machine on a row: step.go, turn.go, row.go, lock/internal/machine/apart.go; what all kinds mean:
-// lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go.
+// The machine on a row: step.go, turn.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
+// kinds mean: lock/internal/machine/doc.go.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go. Planted: 276.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
-// Planted: 240, 241, 245.
+// Planted: 240, 241, 245, 277.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, suite_real_test.go.
 // Planted: 244, 258.

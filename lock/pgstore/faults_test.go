@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -470,4 +471,90 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Listen")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	examine(t, store, "listen")
+}
+
+// A connection for notifications that is made with another encoding brings messages of all names.
+func TestListensInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "encoded")
+	listen := s.Pool(t).Config().ConnConfig
+	listen.RuntimeParams["client_encoding"] = "LATIN1"
+	store := open(t, s, pgstore.Config{Schema: "encoded", Listen: listen})
+	h := hold(driver.KindWrite, "straße", "client:1")
+	granted(t, store, h)
+	notices := make(chan driver.Notice, 1)
+	_, err := store.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	released(t, store, h)
+	select {
+	case n := <-notices:
+		require.Zero(t, n)
+	case <-time.After(time.Minute):
+		t.Fatal("the waiter was not notified")
+	}
+}
+
+// A forced release is confirmed although its holders' clients cannot be read afterwards: package lock
+// would repeat it, and take the lock from the next holder.
+func TestForcedReleaseIsNotDenied(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "forced")
+	store := open(t, s, pgstore.Config{Schema: "forced"})
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	exec(t, s, "ALTER TABLE forced.clients RENAME TO away")
+	_, err := store.Inspect(t.Context(), "a", driver.KindMutex)
+	require.Error(t, err)
+	info, err := store.ForceRelease(t.Context(), "a")
+	require.NoError(t, err, "it is free")
+	require.Equal(t, "a", info.Name)
+	require.Equal(t, "client", info.Holders[0].Client.ID)
+	granted(t, store, hold(driver.KindMutex, "a", "client:2"))
+}
+
+// stuck is the handler of a logger that blocks, as one whose pipe is full.
+type stuck struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (stuck) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s stuck) Handle(context.Context, slog.Record) error {
+	<-s.until
+	panic("a logger")
+}
+
+// A logger that blocks, and panics, costs no subscription, and delays no Close.
+func TestLoggerThatBlocks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "logged")
+	var refused atomic.Int64
+	pool := s.Pool(t, func(c *pgxpool.Config) {
+		c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			if refused.Add(1) == 1 {
+				return errors.New("no password")
+			}
+			return nil
+		}
+	})
+	until := make(chan struct{})
+	defer close(until)
+	store, err := pgstore.New(pool, pgstore.Config{Schema: "logged", Logger: slog.New(stuck{until: until})})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	assert.NoError(t, err)
+	closed := make(chan error)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("Close waits for the logger")
+	}
 }

@@ -98,11 +98,12 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return info, s.identify(ctx, name, &info)
+	s.identify(ctx, name, &info) //nolint:errcheck // the lock is free: an error would deny it
+	return info, nil
 }
 
 // identify adds the name, and the records of the clients.
-func (s *Store) identify(ctx context.Context, name string, info *driver.Info) error {
+func (s *Store) identify(ctx context.Context, name string, info *driver.Info) (err error) {
 	var ids []string
 	for _, h := range info.Holders[:min(len(info.Holders), driver.MaxTold)] {
 		ids = append(ids, driver.ClientOf(h.Owner))
@@ -112,7 +113,7 @@ func (s *Store) identify(ctx context.Context, name string, info *driver.Info) er
 	}
 	records := make(map[string]driver.Client)
 	if len(ids) > 0 {
-		err := s.query(ctx, s.sql.clients, []any{ids}, func(rows pgx.Rows) error {
+		err = s.query(ctx, s.sql.clients, []any{ids}, func(rows pgx.Rows) error {
 			var c driver.Client
 			var since int64
 			if err := rows.Scan(&c.ID, &c.Host, &c.Process, &c.PID, &c.Label, &since); err != nil {
@@ -122,14 +123,11 @@ func (s *Store) identify(ctx context.Context, name string, info *driver.Info) er
 			records[c.ID] = c
 			return nil
 		})
-		if err != nil {
-			return err
-		}
 	}
 	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
 		c, announced := records[id]
 		return c, announced
 	}}
 	r.Identify(info, name)
-	return nil
+	return err
 }

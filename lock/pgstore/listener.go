@@ -240,7 +240,8 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 		}
 	}
 	config = config.Copy()
-	config.OnNotification = nil // of a user, or of the connection whose configuration this is
+	config.OnNotification = nil                      // of a user, or of the connection whose configuration this is
+	config.RuntimeParams["client_encoding"] = "UTF8" // of messages
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -54,11 +54,8 @@ const coding = 1
 // machine returns the state of the name.
 func (r *row) machine(name string) (*machine.State, error) {
 	s := &machine.State{Listening: r.listening}
-	if len(r.state) > 0 {
-		c := machine.Coder{Bytes: r.state[1:], Reading: true}
-		if s.Code(&c); c.Bad || len(c.Bytes) > 0 || r.state[0] != coding {
-			return nil, fmt.Errorf("pgstore: the row of %q is damaged, or of another version: %w", name, driver.ErrNotDone)
-		}
+	if len(r.state) > 0 && (r.state[0] != coding || !machine.Decode(r.state[1:], s.Code)) {
+		return nil, fmt.Errorf("pgstore: the row of %q is damaged, or of another version: %w", name, driver.ErrNotDone)
 	}
 	a := r.apart
 	if r.owner != nil {
@@ -92,9 +89,7 @@ func (r *row) set(s *machine.State) (over *int64) {
 	}
 	r.apart.Owner = ""
 	if !plain {
-		c := machine.Coder{Bytes: []byte{coding}}
-		s.Code(&c)
-		r.state = c.Bytes
+		r.state = append([]byte{coding}, machine.Encode(s.Code)...)
 	}
 	return over
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -42,7 +43,7 @@ type Config struct {
 	// does not work. Stores with and without it share locks; a mutex is then granted in no order.
 	Poll bool
 
-	// Logger receives the errors that no caller gets. Default: nothing is logged.
+	// Logger receives the errors that no caller gets, in the background. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -94,9 +95,7 @@ func newStore(pool pool, c Config) (*Store, error) {
 	if c.Listen != nil && c.Listen.BuildFrontend == nil { // pgx panics as it connects
 		return nil, errors.New("pgstore: Listen is not from pgx.ParseConfig")
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = logging.New(c.Logger).Logger
 	s := &Store{pool: pool, config: c, sql: newStatements(c.Schema), oldSnapshot: oldSnapshot}
 	s.requests = requests{Step: s.step}
 	s.ending, s.end = context.WithCancel(context.Background())

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Coder appends values to Bytes, or takes them from it: one description of a type serves both.
@@ -11,6 +14,20 @@ type Coder struct {
 	Bytes   []byte
 	Reading bool
 	Bad     bool // Bytes had something else; what was read is not valid
+}
+
+// Encode returns what code writes.
+func Encode(code func(*Coder)) []byte {
+	c := Coder{Bytes: make([]byte, 0, 256)}
+	code(&c)
+	return c.Bytes
+}
+
+// Decode reads what Encode has returned, and reports whether that is complete.
+func Decode(b []byte, code func(*Coder)) bool {
+	c := Coder{Bytes: b, Reading: true}
+	code(&c)
+	return !c.Bad && len(c.Bytes) == 0
 }
 
 // Int codes an integer.
@@ -82,5 +99,24 @@ func Map[V any](c *Coder, v *map[string]V, each func(*V)) {
 		if each(&value); c.Reading {
 			(*v)[key] = value
 		}
+	}
+}
+
+// Topic codes a topic.
+func (c *Coder) Topic(t *Topic) {
+	Int(c, &t.Kind)
+	c.Text(&t.Of)
+}
+
+// Client codes the record of a client.
+func (c *Coder) Client(r *driver.Client) {
+	c.Text(&r.ID)
+	c.Text(&r.Host)
+	c.Text(&r.Process)
+	Int(c, &r.PID)
+	c.Text(&r.Label)
+	since := r.Since.UnixNano()
+	if Int(c, &since); c.Reading {
+		r.Since = time.Unix(0, since)
 	}
 }
