@@ -36,7 +36,7 @@ func Guard(ctx context.Context, tx pgx.Tx, schema string, lease Lease) error {
 // GuardToken is [Guard] for a name and a token, such as those that a request has brought along.
 func GuardToken(ctx context.Context, tx pgx.Tx, schema, name string, token int64) error {
 	return guard(schema, name, token, func(statement string) (int64, error) {
-		done, err := tx.Exec(ctx, statement, name, token)
+		done, err := tx.Exec(ctx, statement, []byte(name), token)
 		return done.RowsAffected(), err
 	})
 }
@@ -44,7 +44,7 @@ func GuardToken(ctx context.Context, tx pgx.Tx, schema, name string, token int64
 // GuardSQL is [Guard] in a transaction of database/sql, with any driver for PostgreSQL.
 func GuardSQL(ctx context.Context, tx *sql.Tx, schema string, lease Lease) error {
 	return guard(schema, lease.Name(), lease.Token(), func(statement string) (int64, error) {
-		done, err := tx.ExecContext(ctx, statement, lease.Name(), lease.Token())
+		done, err := tx.ExecContext(ctx, statement, []byte(lease.Name()), lease.Token())
 		if err != nil {
 			return 0, err
 		}
@@ -60,7 +60,7 @@ func guard(schema, name string, token int64, exec func(statement string) (int64,
 	if token <= 0 {
 		return fmt.Errorf("pgstore: the lease of %q has no fencing token", name)
 	}
-	switch rows, err := exec(in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES ($1::text, $2::bigint)
+	switch rows, err := exec(in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES (pg_catalog.convert_from($1::bytea, 'UTF8'), $2::bigint)
 		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE t.token <= excluded.token`)); {
 	case err != nil:
 		return fmt.Errorf("pgstore: guard %q: %w", name, err)

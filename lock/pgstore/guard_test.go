@@ -129,6 +129,25 @@ func TestGuardEndsWithItsConnection(t *testing.T) {
 	require.NoError(t, other.Commit(t.Context()))
 }
 
+// A stale holder is refused whatever encoding the connections have, also of a name that is not ASCII.
+func TestGuardOfEncodings(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "guard_encoded")
+	in := func(encoding string, n int64) error {
+		tx := begin(t, s.Pool(t, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["client_encoding"] = encoding }))
+		defer tx.Rollback(t.Context()) //nolint:errcheck // of a transaction that has ended
+		if err := pgstore.Guard(t.Context(), tx, "guard_encoded", token{"straße", n}); err != nil {
+			return err
+		}
+		return tx.Commit(t.Context())
+	}
+	require.NoError(t, in("LATIN1", 2))
+	require.ErrorIs(t, in("UTF8", 1), pgstore.ErrStale)
+	require.NoError(t, in("UTF8", 3))
+	require.ErrorIs(t, in("LATIN1", 2), pgstore.ErrStale)
+}
+
 func TestGuardRefusesWithoutAToken(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, pgstore.Guard(t.Context(), nil, "guard", token{"a", 0}), "no fencing token")
