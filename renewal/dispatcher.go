@@ -175,8 +175,12 @@ func (w *Watchdog) queue(l *Lease, name string) {
 		n.ready = true
 		w.ready = append(w.ready, n)
 	}
-	if n.unanswered > 0 && n.nextProbe < w.wakeAt {
-		w.kick() // to send the probe
+	if n.unanswered > 0 {
+		// The leases of the failed request may have longer TTLs.
+		n.nextProbe = min(n.nextProbe, n.silentAt.add(slack(l.span)))
+		if n.nextProbe < w.wakeAt {
+			w.kick() // to send the probe
+		}
 	}
 }
 

@@ -178,3 +178,18 @@ func TestUnansweredBetweenTwoProbes(t *testing.T) {
 		require.Equal(b, probe, requests[0].at)
 	})
 }
+
+// A request for a lease of a day that fails puts off no lease of seconds of the same group.
+func TestLeasesOfADayAndOfSeconds(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.refuse = errRefused })
+		day := b.grant(Spec{Key: "day", TTL: 24 * time.Hour})
+		for len(b.take()) == 0 {
+			time.Sleep(time.Second)
+		}
+		b.node("", func(n *node) { n.refuse = nil })
+		short := b.grant(Spec{Key: "short"})
+		time.Sleep(time.Hour)
+		b.allHeld([]*Lease{day, short})
+	})
+}

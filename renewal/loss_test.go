@@ -257,14 +257,15 @@ func TestAliveThatPanics(t *testing.T) {
 // probe: the dispatcher, which would otherwise sleep, learns of it.
 func TestAliveBetweenTwoProbes(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		const pause = 5 * time.Second
+		const pause = time.Second
 		b.node("", func(n *node) { n.refuse = errRefused })
 		var probe time.Time
 		l := b.grant(Spec{Key: "k", Alive: func() bool {
 			b.dog.mu.Lock()
 			defer b.dog.mu.Unlock()
 			if g := b.dog.groups[""]; g != nil && g.first.unanswered > 0 && probe.IsZero() {
-				g.alone.unanswered, g.alone.nextProbe = 1, b.dog.clock.now().add(pause)
+				now := b.dog.clock.now()
+				g.alone.unanswered, g.alone.silentAt, g.alone.nextProbe = 1, now, now.add(pause)
 				probe = time.Now().Add(pause)
 				b.node("", func(n *node) { n.refuse = nil })
 				b.take()
