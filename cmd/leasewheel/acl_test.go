@@ -91,13 +91,14 @@ func TestACLForms(t *testing.T) {
 	lines := filepath.Join(t.TempDir(), "lines")
 	require.NoError(t, os.WriteFile(lines, []byte(commandtest.Secret+"\n\nanother\n"), 0o600))
 	for text, args := range map[string][]string{
-		"has several lines":      {"--password-file", lines},
+		"more than one line":     {"--password-file", lines},
 		"one PATTERN":            {"a", "b"},
 		"no white space":         {"a b"},
 		`PATTERN`:                {""},
 		"--user":                 {"--user", `a"b`},
 		"--sentinel is the user": {"--sentinel", "--fair"},
-		"is empty":               {"--password-file", empty},
+		"has no password":        {"--password-file", empty},
+		"more than 65536 bytes":  {"--password-file", "/dev/zero"},
 		"--password-file: open":  {"--password-file", empty + "x"},
 	} {
 		p := commandtest.Call(t, nil, append([]string{"acl"}, args...)...)

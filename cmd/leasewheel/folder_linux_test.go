@@ -56,12 +56,11 @@ func TestRunInAFolder(t *testing.T) {
 	}
 	// What a script's unset variable leaves of a server is no reason to lock on this machine alone.
 	for message, all := range map[string][][]string{
-		"no server: name it": {
-			{"--store", ""}, {"--store-file", ""}, {"--store-user", ""}, {"--store-password-file", ""}, {"--store-ca", ""}, {"--prefix", ""},
+		"no server: name it": {{"--prefix", ""}, {"--store-user", "a"}},
+		" is empty": {
+			{"--store", ""}, {"--store-file", ""}, {"--store-user", ""}, {"--store-password-file", ""}, {"--store-ca", ""},
+			{"--dir", ""}, {"--dir", "", "--store", "redis://127.0.0.1:1"}, {"--dir", folder, "--store-file", ""}, {"--dir", folder, "--store-user", ""},
 		},
-		"--dir is empty":         {{"--dir", ""}, {"--dir", "", "--store", "redis://127.0.0.1:1"}},
-		"--dir excludes --store": {{"--dir", folder, "--store-file", ""}},
-		"--dir has no server":    {{"--dir", folder, "--store-user", ""}},
 	} {
 		for _, flags := range all {
 			p := commandtest.Start(t, []string{defaultFolder + "=" + folder}, runLock("job", sh("echo ran"), flags...)...)
@@ -74,6 +73,18 @@ func TestRunInAFolder(t *testing.T) {
 	p = commandtest.Call(t, nil, runLock("job", sh("true"), "--dir", folder)...)
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("open to other users (mode 755)")
+}
+
+// A completion, for which a key is enough, makes no folder.
+func TestCompletionMakesNoFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir() + "/locks"
+	for _, flags := range [][]string{nil, {"--dir", folder}} {
+		p := commandtest.Start(t, []string{defaultFolder + "=" + folder}, append([]string{"__completeNoDesc", "inspect"}, append(flags, "")...)...)
+		require.Equal(t, exit.OK, p.Wait())
+		assert.Equal(t, noFiles+"\n", p.Stdout.String())
+		assert.NoDirExists(t, folder)
+	}
 }
 
 // The lock of a killed run is free as soon as nothing is left of its command, and no sooner:

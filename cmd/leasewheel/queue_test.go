@@ -330,6 +330,9 @@ func TestQueueTrouble(t *testing.T) {
 		`--due "soon": accepted`:      {"put", "--due", "soon", "a", "b"},
 		"no such file":                {"put", "--payload-file", "/nowhere", "a"},
 		"--id is empty":               {"put", "--id", "", "a", "b"},
+		"--due is empty":              {"put", "--due", "", "a", "b"},
+		"--payload-file is empty":     {"put", "--id", "a", "--payload-file", "", "a"},
+		"--state is empty":            {"ls", "--state", "", "a"},
 		"accepted are 0":              {"put", "--delay", "999999h", "a", "b"},
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -106,6 +106,13 @@ func TestRunRefusesArguments(t *testing.T) {
 		"overflowing TTL":        {with("--ttl", "1e300"), "accepted are durations like"},
 		"TTL that is no number":  {with("--ttl", "NaN"), "accepted are durations like"},
 		"TTL that is a word":     {with("--ttl", "soon"), "accepted are durations like"},
+		"TTL in hexadecimal":     {with("--ttl", "0x1p4"), "accepted are durations like"},
+		"TTL with underscores":   {with("--ttl", "1_0"), "accepted are durations like"},
+		"number that is none":    {with("--permits", "many"), `"--permits" flag: accepted are whole numbers`},
+		"number, too long":       {with("-E", strings.Repeat("9", 20)), "accepted are whole numbers of 64 bits"},
+		"neither true nor false": {with("-n=maybe"), "accepted are true and false"},
+		"server that is unset":   {with("--store", "redis://a", "--store", ""), "--store is empty"},
+		"line that is unset":     {with("-c", ""), "--command is empty"},
 		"nonblock and wait":      {with("-n", "-w", "1"), "exclude each other"},
 		"reader and writer":      {with("-s", "-x"), "exclude each other"},
 		"fair and permits":       {with("--fair", "--permits", "2"), "exclude each other"},
@@ -147,7 +154,7 @@ func TestRunRefusesArguments(t *testing.T) {
 
 func TestRunNeedsAServer(t *testing.T) {
 	t.Parallel()
-	for _, flags := range [][]string{{"--store="}, {"--prefix", "a:"}, {"--format", "plain"}, {"--store-user", "a"}} {
+	for _, flags := range [][]string{{"--prefix", "a:"}, {"--format", "plain"}, {"--store-user", "a"}} {
 		p := commandtest.Call(t, nil, runLock("job", sh("true"), flags...)...)
 		assert.Equal(t, exit.Usage, p.Wait())
 		p.RequireOneLine("--store URL, --store-file FILE or LEASEWHEEL_STORE")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/reportfile"
@@ -41,7 +42,7 @@ type options struct {
 
 // NewCommand makes leasewheel accuracy.
 func NewCommand() *cobra.Command {
-	var o options
+	o := options{duration: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "accuracy",
 		Short: "Measure how late timeouts run, and that none runs early",
@@ -71,7 +72,7 @@ Exit codes:
 	f.IntVarP(&o.timeouts, "timeouts", "n", 10_000, "how many timeouts are pending at once")
 	f.StringVar(&o.delay, "delay", "10ms..1s", "delay, or period, of the timeouts: one, or a range to draw from")
 	f.StringVar(&o.mode, "mode", bench.OneShot.String(), "one-shot, periodic or re-armed")
-	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long periodic and re-armed timeouts go on")
+	f.Var((*duration.Flag)(&o.duration), "duration", "how long periodic and re-armed timeouts go on")
 	f.StringVar(&o.load, "load", bench.Idle.String(), "what else the process does: idle, busy (every core) or gc")
 	f.Uint64Var(&o.seed, "seed", 1, "seed that the delays are drawn from")
 	o.outputs.addFlags(f)

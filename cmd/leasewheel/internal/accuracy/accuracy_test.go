@@ -136,7 +136,7 @@ func TestAccuracyOutputs(t *testing.T) {
 		assert.Empty(t, r.broken())
 		name := "accuracy-" + mode.String()
 		golden(t, name+".txt", r.writeTable)
-		golden(t, name+".json", func(w io.Writer) error { return output.WriteJSON(w, r) })
+		golden(t, name+".json", func(w io.Writer) error { return output.WriteEscaped(w, r, "  ") })
 		golden(t, name+".csv", r.writeCSV)
 		golden(t, name+".bench", r.writeGoBench)
 		golden(t, name+".html", r.writeHTML)
@@ -148,7 +148,7 @@ func TestUnknownUsageIsReportedAsUnknown(t *testing.T) {
 	r.Columns[0].CPU, r.Columns[0].Wakeups = nil, nil
 	var table, document, lines strings.Builder
 	require.NoError(t, r.writeTable(&table))
-	require.NoError(t, output.WriteJSON(&document, r))
+	require.NoError(t, output.WriteEscaped(&document, r, "  "))
 	require.NoError(t, r.writeGoBench(&lines))
 	assert.Contains(t, table.String(), "unknown")
 	assert.Contains(t, document.String(), `"cpu_ns": null`)
@@ -230,7 +230,7 @@ func TestAccuracyDocumentFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bench.Mode{bench.OneShot, bench.Rearmed} {
 		var document strings.Builder
-		require.NoError(t, output.WriteJSON(&document, exampleReport(t, mode, exampleColumns()...)))
+		require.NoError(t, output.WriteEscaped(&document, exampleReport(t, mode, exampleColumns()...), "  "))
 		checkSchema(t, document.String())
 	}
 }
@@ -247,7 +247,7 @@ func checkSchema(t *testing.T, document string) {
 func TestSchemaFindsFaults(t *testing.T) {
 	schema := commandtest.ReadSchema(t, "accuracy")
 	var good strings.Builder
-	require.NoError(t, output.WriteJSON(&good, exampleReport(t, bench.OneShot, exampleColumns()...)))
+	require.NoError(t, output.WriteEscaped(&good, exampleReport(t, bench.OneShot, exampleColumns()...), "  "))
 	for _, tt := range []struct{ old, new, fault string }{
 		{`"early": 0`, `"late": 0`, "early is missing"},
 		{`"tick_ns": 1000000`, `"tick_ns": -1`, "columns[1].tick_ns is below 0"},
@@ -359,7 +359,7 @@ func TestAccuracyRefusesBadInputInOneLine(t *testing.T) {
 		{"--tick 1ms,2ms,3ms,4ms,5ms,6ms,7ms,8ms,9ms", "at most 8 tick sizes"},
 		{"--timeouts 0", "timeouts must be 1 to 10000000, got 0"},
 		{"--timeouts -5", "got -5"},
-		{"--timeouts 99999999999999999999", "out of range"},
+		{"--timeouts 99999999999999999999", "accepted are whole numbers"},
 		{"--delay -1s", "within 0s to 24h"},
 		{"--delay 2s..1s", "got 2s to 1s"},
 		{"--delay 5", `got "5"`},

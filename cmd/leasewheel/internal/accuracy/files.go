@@ -51,7 +51,7 @@ func (o *files) check(columns []bench.Column) error {
 func (o *files) write(stdout io.Writer, r *report) error {
 	var err error
 	if o.json {
-		err = output.WriteJSON(stdout, r)
+		err = output.WriteEscaped(stdout, r, "  ")
 	} else {
 		err = r.writeTable(stdout)
 	}

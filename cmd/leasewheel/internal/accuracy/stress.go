@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/bench"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
@@ -28,7 +29,7 @@ type stressOptions struct {
 }
 
 func newStressCommand() *cobra.Command {
-	var o stressOptions
+	o := stressOptions{plan: bench.StressPlan{MaxDelay: 100 * time.Millisecond, Wheel: wheel.Config{Tick: time.Millisecond}}}
 	cmd := &cobra.Command{
 		Use:   "stress",
 		Short: "Account for every one of ten million timeouts under load",
@@ -51,11 +52,11 @@ Exit codes:
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Int64VarP(&o.plan.Expiries, "expiries", "n", 10_000_000, "how many timeouts are to run")
-	f.DurationVar(&o.plan.Wheel.Tick, "tick", time.Millisecond, "tick of the wheel")
+	f.Var((*duration.Flag)(&o.plan.Wheel.Tick), "tick", "tick of the wheel")
 	f.BoolVar(&o.plan.Wheel.Precise, "precise", false, "use the wheel's precise mode")
 	f.IntVar(&o.plan.Producers, "producers", 8, "goroutines that schedule")
 	f.IntVar(&o.plan.Pending, "pending", 25_000, "timeouts that each of them has pending at once")
-	f.DurationVar(&o.plan.MaxDelay, "delay", 100*time.Millisecond, "longest delay; delays are drawn from zero up")
+	f.Var((*duration.Flag)(&o.plan.MaxDelay), "delay", "longest delay; delays are drawn from zero up")
 	f.StringVar(&o.load, "load", bench.Busy.String(), "what else the process does: idle, busy (every core) or gc")
 	f.Uint64Var(&o.plan.Seed, "seed", 1, "seed of what is drawn at random")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
@@ -81,7 +82,7 @@ func (o *stressOptions) run(cmd *cobra.Command) error {
 	report := newStressReport(o.plan, result)
 	write := report.writeTable
 	if o.json {
-		write = func(w io.Writer) error { return output.WriteJSON(w, report) }
+		write = func(w io.Writer) error { return output.WriteEscaped(w, report, "  ") }
 	}
 	if err := write(cmd.OutOrStdout()); err != nil {
 		return exit.Errorf(exit.Internal, "%w", err)

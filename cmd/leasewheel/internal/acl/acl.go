@@ -102,11 +102,12 @@ func (a *command) run(cmd *cobra.Command, args []string) error {
 	}
 	rules := []string{"on"}
 	if a.password != "" {
-		hash, err := passwordRule(a.password)
+		password, err := connect.PasswordFromFile("--password-file", a.password)
 		if err != nil {
 			return exit.UsageError(cmd, err)
 		}
-		rules = append(rules, hash)
+		sum := sha256.Sum256([]byte(password))
+		rules = append(rules, "#"+hex.EncodeToString(sum[:]))
 	}
 	if err := a.print(cmd, append(rules, RulesOf(uses)...)); err != nil {
 		return exit.Errorf(exit.Internal, "writing the rights: %w", err)
@@ -132,7 +133,7 @@ type Report struct {
 
 func (a *command) print(cmd *cobra.Command, rules []string) error {
 	if a.json {
-		return output.WriteJSON(cmd.OutOrStdout(), Report{a.user, rules})
+		return output.WriteEscaped(cmd.OutOrStdout(), Report{a.user, rules}, "  ")
 	}
 	verb := "ACL SETUSER"
 	if a.aclFile {
@@ -152,21 +153,4 @@ func validateWord(what, word string) error {
 		return fmt.Errorf("%s %s: ACL rules accept no white space, and this command no quotes and no \"#\"; \"?\" matches any of them in a pattern", what, output.Quoted(word))
 	}
 	return nil
-}
-
-// passwordRule returns the rule that sets the password in a file, without the password.
-func passwordRule(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("--password-file: %w", err)
-	}
-	password := strings.TrimRight(string(text), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("--password-file %s is empty; it must contain the password", file)
-	}
-	if strings.ContainsAny(password, "\r\n") { // --store-password-file refuses it, too
-		return "", fmt.Errorf("--password-file %s has several lines; accepted is one, the password", file)
-	}
-	sum := sha256.Sum256([]byte(password))
-	return "#" + hex.EncodeToString(sum[:]), nil
 }

@@ -50,7 +50,7 @@ func runBench[R report](cmd *cobra.Command, json bool, measure func(ctx context.
 		return failure(cmd.Name(), err)
 	}
 	if json {
-		err = output.WriteJSON(cmd.OutOrStdout(), report)
+		err = output.WriteEscaped(cmd.OutOrStdout(), report, "  ")
 	} else {
 		err = report.writeTable(cmd.OutOrStdout())
 	}

@@ -30,6 +30,7 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 	// Cobra parses the flags of a command that is completed twice.
 	slices.Sort(flags.URLs)
 	flags.URLs = slices.Compact(flags.URLs)
+	flags.folder.existing = true
 	servers, err := flags.OpenNodes(os.Getenv(URLVariable), config)
 	if err != nil {
 		return nil

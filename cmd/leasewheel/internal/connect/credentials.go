@@ -44,8 +44,8 @@ func onePassword(text []byte) (string, error) {
 	return password, nil
 }
 
-// passwordFromFile reads the password in a file that a flag names.
-func passwordFromFile(flag, file string) (string, error) {
+// PasswordFromFile reads the password in a file that a flag names.
+func PasswordFromFile(flag, file string) (string, error) {
 	opened, err := os.Open(file)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", flag, err)
@@ -210,7 +210,7 @@ func (c *ConnectionFlags) source() (func(context.Context) (username, password st
 	switch {
 	case c.PasswordFile != "":
 		ask := func(context.Context) (string, string, error) {
-			password, err := passwordFromFile("--store-password-file", c.PasswordFile)
+			password, err := PasswordFromFile("--store-password-file", c.PasswordFile)
 			return c.User, password, err
 		}
 		_, _, err := ask(context.Background())

@@ -21,8 +21,9 @@ var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.
 
 // folderFlags name the folder of locks between the processes of one machine.
 type folderFlags struct {
-	path string
-	all  *pflag.FlagSet // nil for a command whose locks need a server
+	path     string
+	all      *pflag.FlagSet // nil for a command whose locks need a server
+	existing bool           // it is not created
 }
 
 // RegisterFolder registers the flag of commands whose locks need no server.
@@ -36,16 +37,14 @@ func (f *folderFlags) inFolder(urls []string) bool {
 	return f.all != nil && (f.all.Changed("dir") || len(urls) == 0)
 }
 
-// openFolder returns the locks in a folder. What belongs to a server is refused, an empty flag too:
-// its URL may have been left out by mistake.
+// openFolder returns the locks in a folder. What belongs to a server is refused: its URL may have
+// been left out by mistake.
 func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) {
 	_, emptyVariable := os.LookupEnv(URLVariable)
 	given, shared := s.folder.all.Changed, false
 	s.folder.all.Visit(func(f *pflag.Flag) { shared = shared || Shared(f) })
 	named := given("dir")
 	switch settings := c.Prefix != "" || c.Format != redisstore.FormatRedisson || c.PubSub != redisstore.PubSubAuto; {
-	case named && s.folder.path == "":
-		return nil, errors.New("--dir is empty; accepted is a folder")
 	case named && (given("store") || given("store-file")):
 		return nil, errors.New("--dir excludes --store and --store-file")
 	case named && (shared || settings && len(urls) == 0):
@@ -56,6 +55,9 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	path := s.folder.path
 	if !named {
 		path = DefaultFolder()
+	}
+	if _, err := os.Stat(path); err != nil && s.folder.existing {
+		return nil, err
 	}
 	store, err := filestore.New(path)
 	switch {

@@ -24,7 +24,7 @@ func TestPasswordFileThatIsUnreadable(t *testing.T) {
 	t.Parallel()
 	file := commandtest.PrivateFile(t, commandtest.Secret)
 	require.NoError(t, os.Chmod(file, 0))
-	_, err := passwordFromFile("--store-password-file", file)
+	_, err := PasswordFromFile("--store-password-file", file)
 	if os.Geteuid() == 0 {
 		require.NoError(t, err, "root reads every file")
 		return

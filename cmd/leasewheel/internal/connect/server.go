@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -75,9 +74,8 @@ func Shared(f *pflag.Flag) bool {
 // It returns none if neither names a server. White space separates several URLs: a comma
 // may be part of a password.
 func (s *Flags) resolve(fallback string) ([]string, error) {
-	named := slices.DeleteFunc(slices.Clone(s.URLs), func(url string) bool { return url == "" })
 	switch {
-	case len(named) > 0 && s.File != "":
+	case len(s.URLs) > 0 && s.File != "":
 		return nil, errors.New("--store and --store-file exclude each other")
 	case s.File != "":
 		text, err := os.ReadFile(s.File)
@@ -89,8 +87,8 @@ func (s *Flags) resolve(fallback string) ([]string, error) {
 			return nil, fmt.Errorf("--store-file %s is empty; it must contain the server's URL", s.File)
 		}
 		return urls, nil
-	case len(named) > 0:
-		return named, nil
+	case len(s.URLs) > 0:
+		return s.URLs, nil
 	}
 	return strings.Fields(fallback), nil
 }
@@ -173,7 +171,7 @@ func (c *ConnectionFlags) clientConfig(rawURL string) (config redisstore.ClientC
 	}
 	if c.SentinelPasswordFile != "" {
 		config.SentinelUsername = c.SentinelUser
-		if config.SentinelPassword, err = passwordFromFile("--store-sentinel-password-file", c.SentinelPasswordFile); err != nil {
+		if config.SentinelPassword, err = PasswordFromFile("--store-sentinel-password-file", c.SentinelPasswordFile); err != nil {
 			return config, err
 		}
 	}

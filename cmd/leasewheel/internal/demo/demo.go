@@ -150,7 +150,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 func (f *flags) print(r *report) error {
 	var err error
 	if f.json {
-		err = output.WriteJSON(os.Stdout, r)
+		err = output.WriteEscaped(os.Stdout, r, "  ")
 	} else {
 		err = r.writeText(os.Stdout, terminal.Is(os.Stdout) && os.Getenv("NO_COLOR") == "")
 	}

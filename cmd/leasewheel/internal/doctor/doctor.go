@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -203,7 +204,7 @@ func writeText(w io.Writer, r *driver.Report) error {
 		if s.AheadError > 0 {
 			clock = clockText(s.Ahead, s.AheadError)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), orDash(output.Visible(s.Version)), orDash(output.Visible(s.Role)), round, clock)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), cmp.Or(output.Visible(s.Version), "-"), cmp.Or(output.Visible(s.Role), "-"), round, clock)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -245,11 +246,4 @@ func clockText(ahead, give time.Duration) string {
 		return fmt.Sprintf("%v behind, ± %v", output.Round(-ahead), output.Round(give))
 	}
 	return fmt.Sprintf("%v ahead, ± %v", output.Round(ahead), output.Round(give))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -44,10 +44,10 @@ func parseDuration(text string) (value time.Duration, ok bool) {
 	return sum, err == nil && rest[0] >= '0' && rest[0] <= '9' && sum >= value
 }
 
-// multiple parses a number of units.
+// multiple parses a decimal number of units.
 func multiple(text string, unit time.Duration) (value time.Duration, ok bool) {
 	number, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(number) || math.Abs(number) >= math.MaxInt64/float64(unit) {
+	if err != nil || strings.Trim(text, "+-.0123456789") != "" || math.Abs(number) >= math.MaxInt64/float64(unit) {
 		return 0, false
 	}
 	return time.Duration(number * float64(unit)), true

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +64,15 @@ func UsageError(cmd *cobra.Command, err error) error {
 	return Errorf(Usage, "%w (see %s --help)", err, cmd.CommandPath())
 }
 
+// flagError is UsageError for a flag. Of a number it names the accepted values, as the others do.
+func flagError(cmd *cobra.Command, err error) error {
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		values := map[string]string{"ParseBool": "true and false", "ParseUint": "whole numbers from 0 up"}[number.Func]
+		err = errors.New(strings.Replace(err.Error(), number.Error(), "accepted are "+cmp.Or(values, "whole numbers of 64 bits"), 1))
+	}
+	return UsageError(cmd, err)
+}
+
 // NoArguments is cobra.NoArgs with the exit code of a usage error.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -74,7 +85,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 // one line on stderr.
 func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(UsageError)
+	root.SetFlagErrorFunc(flagError)
 	root.SetArgs(args)
 	var written helpWriter
 	help := root.HelpFunc()

@@ -12,17 +12,8 @@ import (
 	"unicode/utf16"
 )
 
-// WriteJSON prints v as indented JSON with a final newline, the form of every
-// --json report.
-func WriteJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// WriteEscaped prints v as JSON. Every character that a terminal might act upon is
-// escaped.
+// WriteEscaped prints v as JSON with a final newline. Every character that a terminal might act
+// upon is escaped.
 func WriteEscaped(w io.Writer, v any, indent string) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

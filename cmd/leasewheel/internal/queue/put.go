@@ -96,8 +96,6 @@ func (p *putCommand) message(cmd *cobra.Command, args []string) (m delayqueue.Me
 		return m, exit.UsageError(cmd, fmt.Errorf("put takes one PAYLOAD, got %d; quote it", len(args)-1))
 	case len(args) == 2 && p.file != "":
 		return m, exit.UsageError(cmd, errors.New("PAYLOAD and --payload-file exclude each other"))
-	case cmd.Flags().Changed("id") && p.id == "":
-		return m, exit.UsageError(cmd, errors.New("--id is empty; without --id the message has a random one"))
 	}
 	m.ID, m.Delay = p.id, time.Duration(p.delay)
 	if p.due != "" {

@@ -3,9 +3,11 @@ package root
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/accuracy"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/acl"
@@ -54,10 +56,21 @@ func NewCommand(further ...*cobra.Command) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if cmd.Name() == cobra.ShellCompRequestCmd {
 			describeFlags(root)
 		}
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			values := []string{f.Value.String()}
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				values = list.GetSlice()
+			}
+			// A script's unset variable leaves such a flag: a quorum would have a server less.
+			if f.Name != "prefix" && f.Name != "label" && (len(values) == 0 || slices.Contains(values, "")) {
+				err = exit.UsageError(cmd, fmt.Errorf("--%s is empty; leave the flag out to have its default", f.Name))
+			}
+		})
+		return err
 	}
 	// Cobra's own flag prints by a text/template, with which the linker keeps the methods
 	// of every type: 8 MB.

@@ -201,10 +201,11 @@ func (r *command) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocker()
 	signals, release := catchSignals()
-	defer release()
-
+	defer func() {
+		closeLocker()
+		release() // at last: a signal does not replace COMMAND's exit code
+	}()
 	lease, err := r.acquire(cmd.Context(), locker, signals)
 	if err != nil {
 		return err

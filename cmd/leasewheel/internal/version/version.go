@@ -90,7 +90,7 @@ func (b Build) String() string {
 // Write prints the build as a line, or as JSON.
 func (b Build) Write(to io.Writer, asJSON bool) (err error) {
 	if asJSON {
-		err = output.WriteJSON(to, b)
+		err = output.WriteEscaped(to, b, "  ")
 	} else {
 		_, err = fmt.Fprintln(to, b)
 	}
