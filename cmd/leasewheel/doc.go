@@ -6,7 +6,7 @@ package main
 //
 // leasewheel run: cmd/leasewheel/internal/run/run.go, cmd/leasewheel/internal/run/kind.go,
 // cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
-// Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_test.go, child_linux_test.go,
+// Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_real_test.go, child_linux_test.go,
 // cmd/leasewheel/internal/run/supervise_linux_test.go.
 // Planted: 41, 150, 273.
 //

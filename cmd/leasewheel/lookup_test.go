@@ -384,7 +384,7 @@ func TestLookupTrouble(t *testing.T) {
 			assert.Equal(t, exit.Unavailable, p.Wait())
 			p.RequireOneLine("server 127.0.0.1:1: ")
 			assert.Empty(t, p.Stdout.String())
-			p = commandtest.Call(t, nil, append(args, "--store=")...)
+			p = commandtest.Call(t, nil, append(args, "--prefix=")...)
 			assert.Equal(t, exit.Usage, p.Wait())
 			p.RequireOneLine("no server")
 		})

@@ -4,9 +4,11 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
@@ -31,4 +33,19 @@ func TestRunAvoidsTheLossesOfConsulLock(t *testing.T) {
 		assert.Equal(t, "terminated", p.Line())
 		assert.Equal(t, exit.Lost, p.Wait())
 	})
+}
+
+// A signal that comes after the command, while leasewheel closes its connections, leaves the command's
+// exit code.
+func TestRunSignalledAfterItsCommand(t *testing.T) {
+	t.Parallel()
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	p := commandtest.Start(t, env, runLock("job", sh("echo ready; read line; exit 5"), "-v")...)
+	require.Equal(t, "ready", p.Line())
+	server.Pause() // closing takes as long as a request; a paused one is killed in the end, too
+	require.NoError(t, p.Stdin.Close())
+	p.AwaitError("the command ended with exit code")
+	time.Sleep(100 * time.Millisecond)     // it is closing, for a second
+	_ = p.Cmd.Process.Signal(unix.SIGTERM) // fails if it has ended already
+	assert.Equal(t, 5, p.Wait())
 }

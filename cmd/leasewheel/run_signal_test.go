@@ -53,24 +53,6 @@ func TestRunIsNotStoppedWithoutItsCommand(t *testing.T) {
 	assert.Equal(t, 9, p.Wait())
 }
 
-// A signal that comes after the command, while leasewheel closes its connections, leaves the command's
-// exit code.
-func TestRunSignalledAfterItsCommand(t *testing.T) {
-	t.Parallel()
-	server, env := commandtest.OnServer(t, redistest.Config{})
-	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGQUIT} {
-		p := commandtest.Start(t, append(env, requestsTake+"=1s"), runLock("job:"+sig.String(), sh("echo ready; read line; exit 5"), "-v")...)
-		require.Equal(t, "ready", p.Line())
-		server.Pause() // closing takes as long as a request
-		require.NoError(t, p.Stdin.Close())
-		p.AwaitError("the command ended with exit code")
-		_ = p.Cmd.Process.Signal(sig) // fails if it has ended already
-		assert.Equal(t, 5, p.Wait(), unix.SignalName(sig))
-		assert.NotContains(t, p.Stderr.String(), "goroutine ")
-		server.Resume()
-	}
-}
-
 // What leasewheel reports on a standard error that is closed ends neither it nor the command,
 // which a closed output ends as ever.
 func TestRunWithAClosedStandardError(t *testing.T) {
