@@ -29,7 +29,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		leases:  slices.Clone(items), // nodes that answer late read them after the call
 		answers: make([][]renewal.Item, len(s.nodes)),
 	}
-	p := ask(ctx, s, bounded(ctx, r.asked.Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
+	p := ask(ctx, s, r.asked.Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
 		own := r.describe(n)
 		n.Renew(ctx, own)
 		return own, ctx.Err()
