@@ -46,7 +46,7 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 			r.value, r.err = request(bounded, n)
 			switch {
 			case r.err == nil:
-				n.within.Store(int64(lingering + 2*time.Since(p.asked)))
+				n.within.Store(int64(lingering + min(s.config.NodeTimeout, 2*time.Since(p.asked))))
 			case !time.Now().Before(by):
 				n.within.Store(0)
 			}

@@ -66,9 +66,9 @@ func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v
 		}
 		switch {
 		case b.said == Failed:
-			n.cleanup.follow(hold.at(n), final)
+			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: time.Now().Add(cleanupPause(0))})
 		case !final.IsZero():
-			n.cleanup.check(hold.at(n), final)
+			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: final})
 		}
 	})
 }
