@@ -118,5 +118,5 @@ package quorum
 // Planted: 32, 33, 62, 88, 213, 219.
 //
 // Renewals: renewal.go, poll.go.
-// Tests: renewal_test.go, alarm_test.go.
-// Planted: 262.
+// Tests: renewal_test.go, alarm_test.go, token_test.go.
+// Planted: 215, 262.

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -170,13 +171,15 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 	p.rest(s, func(r reply[[]renewal.Item]) { restoreAt(r.node, r.value) })
 }
 
-// restore acquires the grants that a node has lost, until a request fails. Grants that
+// restore acquires the grants that a node has lost, each until the node answers. Grants that
 // were released meanwhile are not restored. A release that is in flight at the same time
 // is checked afterwards (see [Store.Release]).
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
-		if err := s.restoreOne(n, g); err != nil {
-			return
+		for try := 0; errors.Is(s.restoreOne(n, g), driver.ErrUnavailable); try++ {
+			if !s.sleep(context.Background(), cleanupPause(try)) {
+				return
+			}
 		}
 	}
 }
