@@ -31,7 +31,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 	case h.Count > 1: // the nodes know the owner by no name
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	}
-	by := bounded(ctx, time.Now().Add(s.limit(h.TTL)))
+	by := time.Now().Add(s.limit(h.TTL))
 	for try := 0; ; try++ {
 		a := s.attempt(ctx, by, h, newAlias(h.Owner), s.newOutcomes(), 0)
 		if a.granted() {
@@ -58,7 +58,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) (driver.Answer, error) {
 	before := s.grants.termsOf(known)
 	until := renewal.Until(before.by.Add(-before.ttl), before.ttl) // a majority certainly has the hold
-	a := s.attempt(ctx, bounded(ctx, time.Now().Add(s.limit(h.TTL))), h, known.hold.names, known.outcomes, before.token)
+	a := s.attempt(ctx, time.Now().Add(s.limit(h.TTL)), h, known.hold.names, known.outcomes, before.token)
 	if !a.granted() {
 		if h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
@@ -78,7 +78,7 @@ type attempt struct {
 	*votes
 	hold     nodeHold
 	asked    time.Time // before the first node was asked
-	by       time.Time // the deadline of the acquisition, and of its requests
+	by       time.Time // the deadline of the acquisition, and of its requests unless its caller's is earlier
 	answer   driver.Answer
 	err      error // why a majority's grants are not valid
 	outcomes *outcomes
@@ -103,7 +103,8 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 		}
 		return b, err
 	})
-	a.gather(ctx, a.decided)
+	a.gather(ctx, func() bool { return a.settled() || a.contended() })
+	a.await(ctx, a.decided)
 	if !a.won() && !a.contended() { // an error lists the votes of all nodes
 		a.linger(ctx)
 	}
@@ -156,18 +157,9 @@ func saidOf(v driver.Verdict) Said {
 	}
 }
 
-// decided reports whether the attempt need not wait for the nodes that have not answered.
-// Under contention it does not wait for nodes that did not answer their last request
-// either: waiting would block the nodes that have granted it the lock.
+// decided reports whether the missing replies cannot change the verdict.
 func (a *attempt) decided() bool {
-	switch {
-	case a.won(), a.blocked(Refused, NotHeld):
-		return true
-	case a.contended():
-		return a.lost() || !a.expected()
-	default:
-		return a.lost() && a.answered()+a.count(Silent) < a.store.majority
-	}
+	return a.won() || a.lost() && (a.contended() || a.answered()+a.count(Silent) < a.store.majority)
 }
 
 // contended reports whether other owners at some of the nodes have prevented the grant: a majority

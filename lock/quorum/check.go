@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -65,21 +64,25 @@ type nodeCheck struct {
 // checkNodes checks all nodes at once.
 func (s *Store) checkNodes(ctx context.Context, o driver.CheckOptions) []nodeCheck {
 	checks := make([]nodeCheck, len(s.nodes))
-	var work sync.WaitGroup
+	var checkers []*node
 	for i, n := range s.nodes {
 		checks[i].index = i
-		work.Go(func() {
-			checker, ok := n.Store.(driver.Checker)
-			if !ok {
-				checks[i].report.Findings = []driver.Finding{{
-					Server: nodeName(i), Topic: "node", Found: "this store cannot examine its servers", Promise: "not examined", Advice: "examine them by other means",
-				}}
-				return
-			}
-			checks[i].report, checks[i].err = checker.Check(ctx, o)
-		})
+		if _, ok := n.Store.(driver.Checker); ok {
+			checkers = append(checkers, n)
+			continue
+		}
+		checks[i].report.Findings = []driver.Finding{{
+			Server: nodeName(i), Topic: "node", Found: "this store cannot examine its servers", Promise: "not examined", Advice: "examine them by other means",
+		}}
 	}
-	work.Wait()
+	p := ask(ctx, s, time.Now().Add(driver.MaxTTL), checkers, func(bounded context.Context, n *node) (driver.Report, error) {
+		bounded, cancel := context.WithCancel(bounded)
+		defer context.AfterFunc(ctx, cancel)()
+		return n.Store.(driver.Checker).Check(bounded, o)
+	})
+	p.gather(context.WithoutCancel(ctx), func(r reply[driver.Report]) {
+		checks[r.node.index].report, checks[r.node.index].err = r.value, r.err
+	}, func() bool { return false })
 	return checks
 }
 

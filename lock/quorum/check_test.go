@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,5 +165,64 @@ func TestCheckOfNodesThatCannot(t *testing.T) {
 		require.Equal(t, []string{"error answer", "error answer"}, topics(report))
 		assert.Less(t, len(report.Findings[0].Found), 500)
 		assert.NotContains(t, report.Findings[0].Found, "\x1b")
+	})
+}
+
+// checking is a node with a check of its own.
+type checking struct {
+	driver.Store
+	check func(context.Context) (driver.Report, error)
+}
+
+func (c *checking) Check(ctx context.Context, _ driver.CheckOptions) (driver.Report, error) {
+	return c.check(ctx)
+}
+
+// A check that panics, or ends its goroutine, is a finding.
+func TestCheckThatPanics(t *testing.T) {
+	for name, check := range map[string]func(context.Context) (driver.Report, error){
+		"panic":  func(context.Context) (driver.Report, error) { panic("oops") },
+		"Goexit": func(context.Context) (driver.Report, error) { runtime.Goexit(); return driver.Report{}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, stores := booths(3)
+				stores[0] = &checking{stores[0], check}
+				report, err := over(t, quorum.Config{}, stores...).Check(t.Context(), driver.CheckOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, []string{"warning answer", "note node", "note node"}, topics(report))
+			})
+		})
+	}
+}
+
+// A check ends with its caller's context, and with Close.
+func TestCheckEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, stores := booths(3)
+		for i := range stores {
+			stores[i] = &checking{stores[i], func(ctx context.Context) (driver.Report, error) {
+				<-ctx.Done()
+				return driver.Report{}, ctx.Err()
+			}}
+		}
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: true}, stores...)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		begin := time.Now()
+		_, err := store.Check(ctx, driver.CheckOptions{})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, time.Second, time.Since(begin))
+
+		ended := make(chan error)
+		go func() {
+			_, err := store.Check(t.Context(), driver.CheckOptions{})
+			ended <- err
+		}()
+		synctest.Wait()
+		begin = time.Now()
+		go func() { assert.NoError(t, store.Close()) }()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.LessOrEqual(t, time.Since(begin), 2*nodeTimeout)
 	})
 }

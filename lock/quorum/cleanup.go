@@ -59,16 +59,6 @@ func (c *cleanup) end(h *driver.Hold, final time.Time) {
 	c.store.work.Go(func() { _ = c.release(&o) })
 }
 
-// follow schedules another release of a hold whose release the node did not answer.
-func (c *cleanup) follow(h *driver.Hold, final time.Time) {
-	c.put(leftover{hold: *h, final: final, due: time.Now().Add(cleanupPause(0))})
-}
-
-// check schedules a release of a hold at final only.
-func (c *cleanup) check(h *driver.Hold, final time.Time) {
-	c.put(leftover{hold: *h, final: final, due: final})
-}
-
 // release sends the release of the hold once, and schedules the next unless it was final. The
 // error is the node's.
 func (c *cleanup) release(o *leftover) error {

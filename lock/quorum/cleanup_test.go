@@ -27,7 +27,7 @@ func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	n := &node{Store: released{}}
 	c := &n.cleanup
 	c.init(s, n)
-	s.shut()
+	require.NoError(t, s.Close())
 	backlogOf := func(left ...leftover) *backlog {
 		b := &backlog{cleanup: c, changed: make(chan struct{}, 1), leftovers: left}
 		c.groups[""] = b
@@ -63,9 +63,9 @@ func TestNothingIsLeftOfAGroup(t *testing.T) {
 		n := &node{Store: grouped{}}
 		n.cleanup.init(s, n)
 		for i := range 1000 {
-			h := &driver.Hold{Name: fmt.Sprint(i), TTL: time.Minute}
-			n.cleanup.follow(h, time.Time{})
-			n.cleanup.check(h, time.Now().Add(time.Second))
+			h := driver.Hold{Name: fmt.Sprint(i), TTL: time.Minute}
+			n.cleanup.put(leftover{hold: h, due: time.Now().Add(cleanupPause(0))})
+			n.cleanup.put(leftover{hold: h, final: time.Now().Add(time.Second), due: time.Now().Add(time.Second)})
 		}
 		s.work.Wait()
 		require.Empty(t, n.cleanup.groups)

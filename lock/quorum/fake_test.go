@@ -27,6 +27,7 @@ type booth struct {
 	listen       map[*listener]struct{}
 	acquisitions int
 	damaged      bool // its counters were damaged, and count up all the same
+	deaf         bool // its messages are lost
 }
 
 type possession struct {
@@ -244,9 +245,18 @@ func (l *listener) Close() {
 // ring notifies the lock's listeners. The caller holds mu.
 func (b *booth) ring(name string) {
 	for l := range b.listen {
-		if l.name == name {
+		if l.name == name && !b.deaf {
 			l.notify(driver.Notice{})
 		}
+	}
+}
+
+// hush has messages be lost. Afterwards listeners are notified that some may have been.
+func (b *booth) hush(deaf bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.deaf = deaf; !deaf {
+		b.ring("a")
 	}
 }
 

@@ -289,3 +289,24 @@ func TestNodeThatPanics(t *testing.T) {
 		pass(time.Second)
 	})
 }
+
+// A node that a caller gave no time to answer is still waited for by others.
+func TestShortDeadlineMakesNoNodeMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		all[1].give("a", "other:1", time.Hour)
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout / 4} })
+		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/8)
+		defer cancel()
+		h := hold("me:1")
+		h.Name = "b"
+		_, err := store.Acquire(ctx, h)
+		require.NoError(t, err, "by the others")
+		pass(nodeTimeout)
+		answer, err := store.Acquire(t.Context(), hold("me:2"))
+		require.NoError(t, err)
+		require.Equal(t, driver.Granted, answer.Verdict)
+		pass(5 * time.Second)
+	})
+}

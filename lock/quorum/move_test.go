@@ -175,7 +175,7 @@ func TestMoveContinuesTokens(t *testing.T) {
 func TestHalfOfTheNodesRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := booths(2)
-		all[1].set(func(string, *driver.Hold) mishap { return mishap{there: 50 * time.Millisecond} })
+		all[1].set(func(request string, _ *driver.Hold) mishap { return mishap{lost: request == "acquire"} })
 		single, endSingle := onNodes(t, all, []int{0})
 		defer endSingle()
 		two, endTwo := onNodes(t, all, []int{0, 1})

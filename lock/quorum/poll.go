@@ -10,6 +10,7 @@ import (
 type poll[T any] struct {
 	replies chan reply[T] // has room for all, so late replies need no reader
 	late    int           // replies that are still to come
+	asked   time.Time
 }
 
 // reply is one node's reply to a request.
@@ -19,25 +20,21 @@ type reply[T any] struct {
 	err   error
 }
 
-// bounded returns the earlier of an instant and ctx's deadline.
-func bounded(ctx context.Context, by time.Time) time.Time {
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
-		return deadline
-	}
-	return by
-}
-
-// ask sends a request to all given nodes, which have until by for their replies. The
-// requests keep ctx's values but not its cancellation: only the reply reveals the outcome
-// of a request that was sent. A node that panics has failed, as one that does not answer.
+// ask sends a request to all given nodes, which have until by for their replies, or until ctx's
+// deadline. The requests keep ctx's values but not its cancellation: only the reply reveals the
+// outcome of a request that was sent. A node that panics has failed, as one that does not answer.
 func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	request func(context.Context, *node) (T, error),
 ) *poll[T] {
-	p := &poll[T]{make(chan reply[T], len(nodes)), len(nodes)}
+	p := &poll[T]{make(chan reply[T], len(nodes)), len(nodes), time.Now()}
+	until := by
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(by) {
+		until = deadline
+	}
 	ctx = context.WithoutCancel(ctx)
 	for _, n := range nodes {
 		s.work.Go(func() {
-			bounded, cancel := s.bound(ctx, n, by)
+			bounded, cancel := s.bound(ctx, n, until)
 			defer cancel()
 			r := reply[T]{node: n, err: errNoAnswer} // remains after the store's runtime.Goexit
 			defer func() {
@@ -47,8 +44,11 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 				p.replies <- r
 			}()
 			r.value, r.err = request(bounded, n)
-			if r.err == nil || bounded.Err() != nil {
-				n.mute.Store(r.err != nil)
+			switch {
+			case r.err == nil:
+				n.within.Store(int64(lingering + min(s.config.NodeTimeout, 2*time.Since(p.asked))))
+			case !time.Now().Before(by):
+				n.within.Store(0)
 			}
 		})
 	}

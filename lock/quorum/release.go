@@ -31,15 +31,14 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	}
 	hold, sent := nodeHold{asked(h), known.hold.names}, time.Now()
 	v := s.newVotes("release", h.Name)
-	by := bounded(ctx, sent.Add(s.limit(h.TTL)))
-	v.ask(ctx, by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, sent.Add(s.limit(h.TTL)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.Release(ctx, hold.at(n))
 		return heldBallot(held), err
 	})
 	keep := h.Count == 0 && h.Keep > 0
-	v.gather(ctx, func() bool {
-		return v.won() || v.blocked(NotHeld) || v.blocked(Failed) || !keep && v.answered() >= s.majority && !v.expected()
-	})
+	decided := func() bool { return v.won() || v.blocked(NotHeld) || v.blocked(Failed) }
+	v.gather(ctx, func() bool { return decided() || !keep && v.answered() >= s.majority })
+	v.await(ctx, decided)
 	v.linger(ctx)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
 	if h.Count == 0 && !keep {
@@ -67,9 +66,9 @@ func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v
 		}
 		switch {
 		case b.said == Failed:
-			n.cleanup.follow(hold.at(n), final)
+			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: time.Now().Add(cleanupPause(0))})
 		case !final.IsZero():
-			n.cleanup.check(hold.at(n), final)
+			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: final})
 		}
 	})
 }

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -29,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		leases:  slices.Clone(items), // nodes that answer late read them after the call
 		answers: make([][]renewal.Item, len(s.nodes)),
 	}
-	p := ask(ctx, s, bounded(ctx, r.asked.Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
+	p := ask(ctx, s, r.asked.Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) ([]renewal.Item, error) {
 		own := r.describe(n)
 		n.Renew(ctx, own)
 		return own, ctx.Err()
@@ -170,13 +171,15 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 	p.rest(s, func(r reply[[]renewal.Item]) { restoreAt(r.node, r.value) })
 }
 
-// restore acquires the grants that a node has lost, until a request fails. Grants that
+// restore acquires the grants that a node has lost, each until the node answers. Grants that
 // were released meanwhile are not restored. A release that is in flight at the same time
 // is checked afterwards (see [Store.Release]).
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
-		if err := s.restoreOne(n, g); err != nil {
-			return
+		for try := 0; errors.Is(s.restoreOne(n, g), driver.ErrUnavailable); try++ {
+			if !s.sleep(context.Background(), cleanupPause(try)) {
+				return
+			}
 		}
 	}
 }

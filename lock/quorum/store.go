@@ -48,7 +48,9 @@ type node struct {
 	fencer  driver.Fencer // nil if the store is none
 	index   int
 	cleanup cleanup
-	mute    atomic.Bool // the last request to return had no answer in its time
+	// within is how long a reply that may not be needed is waited for, in ns: several times what
+	// the last one took, or 0 if that did not come in its time.
+	within atomic.Int64
 	// ahead is by how much its clock at its last grant was ahead of this process's clock at
 	// the sending of the request, in µs. Any acquisition may write it.
 	ahead atomic.Int64
@@ -70,6 +72,7 @@ func New(stores []driver.Store, c Config) (*Store, error) {
 		n := &node{Store: store, index: i}
 		n.cleanup.init(s, n)
 		n.ahead.Store(unknownAhead)
+		n.within.Store(int64(lingering + c.NodeTimeout))
 		s.nodes = append(s.nodes, n)
 		fencer, ok := store.(driver.Fencer)
 		n.fencer = fencer
@@ -120,7 +123,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	}
 	defer s.work.Done()
 	v := s.newVotes("announce", c.ID)
-	v.ask(ctx, bounded(ctx, time.Now().Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		return ballot{said: Done}, n.Announce(ctx, c, ttl)
 	})
 	if v.gather(ctx, v.settled); !v.won() {
@@ -163,14 +166,13 @@ func (s *Store) Close() error {
 // bound returns the context of a request to a node. It ends at by, with Close, and soon
 // after the store was closed if the node left its last request unanswered.
 func (s *Store) bound(ctx context.Context, n *node, by time.Time) (context.Context, context.CancelFunc) {
-	if last := s.lastBy.Load(); last != nil && last.Before(by) {
-		by = *last
-	}
 	bounded, cancel := context.WithDeadline(ctx, by)
 	stop := context.AfterFunc(s.open, func() {
-		if n.mute.Load() {
-			time.AfterFunc(lingering, cancel)
+		left := time.Until(*s.lastBy.Load())
+		if n.within.Load() == 0 {
+			left = lingering
 		}
+		time.AfterFunc(left, cancel)
 	})
 	return bounded, func() {
 		stop()

@@ -715,8 +715,9 @@ func TestMessageDuringALongAttemptWakes(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, driver.Refused, answer.Verdict)
 		}
+		all[0].set(func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout * 9 / 20} })
 		refused()
-		time.Sleep(time.Millisecond)
+		pass(nodeTimeout / 2) // the node is known to be slow: its next reply is waited for
 		free(all[0])
 		free(all[2])
 		require.Equal(t, 1, *wakes)

@@ -29,7 +29,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	s.listeners.add(sub)
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
-	v.ask(ctx, bounded(ctx, time.Now().Add(s.config.NodeTimeout)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		part, err := n.Subscribe(ctx, &hold, func(driver.Notice) { sub.receive(n.index) })
 		if err == nil {
 			sub.add(part)

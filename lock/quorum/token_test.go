@@ -176,3 +176,31 @@ func TestProposalsStayNearTheClocks(t *testing.T) {
 		require.EqualValues(t, 200, grants.Load())
 	})
 }
+
+// A node that restarted empty receives the lease's token, also if the first request for that is lost.
+func TestRestoredNodeReceivesTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[0].skew = time.Hour
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{back: time.Millisecond} })
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: ttl})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		all[2].lose()
+		lost := false
+		all[2].set(func(request string, _ *driver.Hold) mishap {
+			if request == "fence" && !lost {
+				lost = true
+				return mishap{lost: true}
+			}
+			return mishap{}
+		})
+		pass(2 * ttl)
+		require.True(t, lost)
+		all[2].mu.Lock()
+		assert.Equal(t, lease.Token(), all[2].counters["a"])
+		all[2].mu.Unlock()
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}

@@ -84,29 +84,40 @@ func (v *votes) gather(ctx context.Context, decided func() bool) {
 }
 
 // lingering is how long a request whose outcome is certain waits for the remaining nodes
-// that are not known to be mute.
+// that are expected to answer.
 const lingering = 10 * time.Millisecond
 
 // linger records the replies of nodes that are about to answer, although the outcome is
-// certain without them, so that these nodes are done when the next request comes. It does
-// not wait for a node that left its last request unanswered.
+// certain without them, so that these nodes are done when the next request comes.
 func (v *votes) linger(ctx context.Context) {
-	if !v.expected() {
-		return
+	if v.expected() > 0 {
+		ctx, cancel := context.WithTimeout(ctx, lingering)
+		defer cancel()
+		v.await(ctx, func() bool { return false })
 	}
-	ctx, cancel := context.WithTimeout(ctx, lingering)
-	defer cancel()
-	v.gather(ctx, func() bool { return !v.expected() })
 }
 
-// expected reports whether a reply is missing from a node that is not known to be mute.
-func (v *votes) expected() bool {
-	for i := range v.cast {
-		if v.cast[i].said == Silent && !v.store.nodes[i].mute.Load() {
-			return true
+// await records the expected replies as they come, until decided returns true.
+func (v *votes) await(ctx context.Context, decided func() bool) {
+	done := func() bool { return v.expected() <= 0 || decided() }
+	if done() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, v.expected())
+	defer cancel()
+	v.gather(ctx, done)
+}
+
+// expected returns for how long missing replies are still expected. A node that has left its last
+// request unanswered, or takes several times as long as then, is not waited for: meanwhile the nodes
+// that have answered are blocked for others.
+func (v *votes) expected() (left time.Duration) {
+	for i, n := range v.store.nodes {
+		if v.cast[i].said == Silent {
+			left = max(left, time.Duration(n.within.Load())-time.Since(v.asked))
 		}
 	}
-	return false
+	return left
 }
 
 // answered counts the nodes that have replied about the hold.
