@@ -78,6 +78,7 @@ type attempt struct {
 	*votes
 	hold     nodeHold
 	asked    time.Time // before the first node was asked
+	began    event     // then, too
 	by       time.Time // the deadline of the acquisition, and of its requests unless its caller's is earlier
 	answer   driver.Answer
 	err      error // why a majority's grants are not valid
@@ -89,7 +90,7 @@ type attempt struct {
 // majority to it. A node that grants the hold only after its release is asked to release it
 // again.
 func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), by: by, outcomes: f}
+	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), began: s.event(), by: by, outcomes: f}
 	proposed := s.propose(a.asked)
 	a.ask(ctx, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		hold := a.hold.at(n)
@@ -224,7 +225,7 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 // After the last attempt of an acquisition the caller may wait for messages, so refusals, and
 // how many nodes have to be free again, are recorded then.
 func (s *Store) abandon(a *attempt, last bool) {
-	hold, by, asked := a.hold, a.by, a.asked
+	hold, by := a.hold, a.by
 	missing := s.majority
 	a.each(func(n *node, b ballot) {
 		given := hold.none(n)
@@ -232,14 +233,14 @@ func (s *Store) abandon(a *attempt, last bool) {
 			missing--
 		}
 		if last {
-			s.listeners.lacked(hold.Name, asked, missing)
+			s.listeners.lacked(hold.Name, a.began, missing)
 		}
 		switch {
 		case b.said == Done || b.maybeApplied():
-			s.listeners.expect(hold.Name, given.Owner, n, asked)
+			s.listeners.expect(hold.Name, given.Owner, n, a.began)
 			n.cleanup.end(given, finalFor(b.err, by))
 		case b.said == Refused && last:
-			s.listeners.refused(hold.Name, given.Owner, n, asked)
+			s.listeners.refused(hold.Name, given.Owner, n, a.began)
 		}
 	})
 }

@@ -26,8 +26,9 @@ type booth struct {
 	counters     map[string]int64
 	listen       map[*listener]struct{}
 	acquisitions int
-	damaged      bool // its counters were damaged, and count up all the same
-	deaf         bool // its messages are lost
+	damaged      bool          // its counters were damaged, and count up all the same
+	deaf         bool          // its messages are lost
+	slow         time.Duration // how long its messages take
 }
 
 type possession struct {
@@ -245,7 +246,11 @@ func (l *listener) Close() {
 // ring notifies the lock's listeners. The caller holds mu.
 func (b *booth) ring(name string) {
 	for l := range b.listen {
-		if l.name == name && !b.deaf {
+		switch {
+		case l.name != name || b.deaf:
+		case b.slow > 0:
+			time.AfterFunc(b.slow, func() { l.notify(driver.Notice{}) })
+		default:
 			l.notify(driver.Notice{})
 		}
 	}

@@ -1,50 +1,82 @@
 package quorum
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// ownRelease is the last release that this store has sent to a node for an attempt
-// without a majority. Its message must not wake the store's own waiter: the waiter would
-// acquire the same minority, and release it, again and again. Messages do not name the
-// release that caused them, so the next one that arrives in time is attributed to it.
+// ownReleases are the releases that this store has sent to a node for attempts without a majority.
+// Their messages must not wake the store's own waiter: the waiter would acquire the same minority, and
+// release it, again and again. Messages do not name the release that caused them, so each that arrives
+// in time is attributed to the first release that has none.
+type ownReleases struct {
+	sent []ownRelease // those whose messages are expected
+
+	refused   string // the alias that the node refused last
+	refusedAt event  // when the refusal was recorded
+}
+
 type ownRelease struct {
 	alias   string    // the owner's name at the node in that attempt
-	until   time.Time // the message is expected up to here; zero: it is not expected
-	ignored time.Time // when a message was ignored; zero: none was
-
-	refused   string    // the alias that the node refused last
-	refusedAt time.Time // when the refusal arrived
+	until   time.Time // the message is expected up to here
+	ignored event     // when a message was ignored as its own; zero: none was
 }
 
-// expect ignores the next message up to until. A refusal of another attempt since this
-// one began, or at that very instant, cancels that: the refused one waits for this very release.
-func (o *ownRelease) expect(alias string, asked, until time.Time) {
-	if o.refused != "" && o.refused != alias && !o.refusedAt.Before(asked) {
+// event is the place of an event in the order of those of one store: an instant may have several, as in
+// a bubble.
+type event int64
+
+func (s *Store) event() event { return event(s.events.Add(1)) }
+
+// expect ignores one more message up to until. A refusal of another attempt since this
+// one began cancels that: the refused one waits for this very release.
+func (o *ownReleases) expect(alias string, began event, until time.Time) {
+	if o.refused != alias && o.refusedAt > began {
 		return
 	}
-	o.alias, o.until, o.ignored = alias, until, time.Time{}
+	now := time.Now()
+	o.sent = slices.DeleteFunc(o.sent, func(r ownRelease) bool { return r.until.Before(now) })
+	o.sent = append(o.sent, ownRelease{alias: alias, until: until})
 }
 
-// ignores reports whether a message that arrives now is the expected one, and ignores it.
-func (o *ownRelease) ignores(now time.Time) bool {
-	if !now.Before(o.until) {
+// ignores reports whether a message that has arrived is an expected one, and ignores it.
+func (o *ownReleases) ignores(arrived event) bool {
+	now := time.Now()
+	i := slices.IndexFunc(o.sent, func(r ownRelease) bool { return r.ignored == 0 && now.Before(r.until) })
+	if i < 0 {
 		return false
 	}
-	o.until, o.ignored = time.Time{}, now
+	o.sent[i].ignored = arrived
 	return true
 }
 
-// cancel stops expecting a message. It reports whether one was ignored at since or later.
-func (o *ownRelease) cancel(since time.Time) (missed bool) {
-	missed = !o.ignored.IsZero() && !o.ignored.Before(since)
-	o.until, o.ignored = time.Time{}, time.Time{}
+// cancel stops expecting a message of the release, if there is one of the alias. It reports whether one
+// was ignored that is no other expected release's.
+func (o *ownReleases) cancel(alias string) (missed bool) {
+	i := slices.IndexFunc(o.sent, func(r ownRelease) bool { return r.alias == alias })
+	if i < 0 {
+		return false
+	}
+	ignored := o.sent[i].ignored
+	o.sent = slices.Delete(o.sent, i, i+1)
+	return ignored != 0 && !o.ignores(ignored)
+}
+
+// cancelOthers stops expecting messages of other releases. It reports whether one was ignored later
+// than that.
+func (o *ownReleases) cancelOthers(alias string, since event) (missed bool) {
+	o.sent = slices.DeleteFunc(o.sent, func(r ownRelease) bool {
+		missed = missed || r.alias != alias && r.ignored > since
+		return r.alias != alias
+	})
 	return missed
 }
 
 // expect makes subscriptions ignore the message of a release that n is about to receive,
-// for the attempt that began at asked and that n knows by alias.
-func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
+// for the attempt that n knows by alias.
+func (l *listeners) expect(name, alias string, n *node, began event) {
 	l.each(name, func(sub *subscription) {
-		sub.ownReleases[n.index].expect(alias, asked, time.Now().Add(sub.store.config.NodeTimeout))
+		sub.own[n.index].expect(alias, began, time.Now().Add(sub.store.config.NodeTimeout))
 	})
 }
 
@@ -52,22 +84,21 @@ func (l *listeners) expect(name, alias string, n *node, asked time.Time) {
 // A message that was ignored in its place came from another client.
 func (l *listeners) notHeld(name, alias string, n *node) {
 	l.each(name, func(sub *subscription) {
-		if sub.ownReleases[n.index].alias == alias {
-			sub.resume(n.index, time.Time{})
+		if sub.own[n.index].cancel(alias) {
+			sub.note(n.index)
 		}
 	})
 }
 
-// refused follows up on a node's refusal of an attempt that began at asked and that the
-// node knows by alias. The node may have refused because of another attempt of this
+// refused follows up on a node's refusal of an attempt that the node knows by alias. The node may have refused because of another attempt of this
 // store, possibly the same owner's. The refused owner then waits for the message of that
 // attempt's release.
-func (l *listeners) refused(name, alias string, n *node, asked time.Time) {
+func (l *listeners) refused(name, alias string, n *node, began event) {
 	l.each(name, func(sub *subscription) {
-		own := &sub.ownReleases[n.index]
-		own.refused, own.refusedAt = alias, time.Now()
-		if own.alias != alias {
-			sub.resume(n.index, asked)
+		own := &sub.own[n.index]
+		own.refused, own.refusedAt = alias, sub.store.event()
+		if own.cancelOthers(alias, began) {
+			sub.note(n.index)
 		}
 	})
 }

@@ -7,25 +7,32 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A clock may give several events one instant, as that of a bubble does. Then a message that was
-// ignored, or a refusal, counts as the later one: a waiter that is woken once too often loses
-// nothing, and one that is not woken waits for the end of a lease of its own.
-func TestOwnReleaseAtOneInstant(t *testing.T) {
+// What belongs to whom is decided by the order of events: a clock may give several one instant, as
+// that of a bubble does.
+func TestOwnReleases(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
+	until := time.Now().Add(time.Hour)
 
-	var ignored ownRelease
-	ignored.expect("a", now, now.Add(time.Second))
-	assert.True(t, ignored.ignores(now))
-	assert.True(t, ignored.cancel(now), "the message was missed")
-	assert.False(t, ignored.cancel(now), "once")
+	var ignored ownReleases
+	ignored.expect("a", 1, until)
+	assert.True(t, ignored.ignores(3))
+	assert.True(t, ignored.cancelOthers("b", 2), "the message was missed")
+	assert.False(t, ignored.cancelOthers("b", 2), "once")
 
-	refused := ownRelease{refused: "b", refusedAt: now}
-	refused.expect("a", now, now.Add(time.Second))
-	assert.False(t, refused.ignores(now), "the refused attempt waits for it")
+	refused := ownReleases{refused: "b", refusedAt: 2}
+	refused.expect("a", 1, until)
+	assert.False(t, refused.ignores(3), "the refused attempt waits for it")
 
-	earlier := ownRelease{refused: "b", refusedAt: now.Add(-1)}
-	earlier.expect("a", now, now.Add(time.Second))
-	assert.True(t, earlier.ignores(now))
-	assert.False(t, earlier.cancel(now.Add(1)), "it came before")
+	earlier := ownReleases{refused: "b", refusedAt: 1}
+	earlier.expect("a", 2, until)
+	assert.True(t, earlier.ignores(3))
+	assert.False(t, earlier.cancelOthers("b", 4), "it came before")
+
+	var several ownReleases
+	several.expect("a", 1, until)
+	several.expect("b", 2, until)
+	assert.True(t, several.ignores(3))
+	assert.False(t, several.cancel("a"), "the message was the other one's")
+	assert.False(t, several.ignores(4), "whose it is")
+	assert.True(t, several.cancel("b"), "it was neither's")
 }

@@ -26,6 +26,7 @@ type Store struct {
 	pairs    serverPairs
 
 	listeners listeners
+	events    atomic.Int64 // how many there were, see event
 
 	mu sync.Mutex
 	// work counts running calls and their background work. It is added to from outside

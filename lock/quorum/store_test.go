@@ -614,6 +614,35 @@ func TestWaiterIsNotWokenByItself(t *testing.T) {
 	})
 }
 
+// An acquisition that tries several times releases as often. Those messages do not wake its waiter, and
+// they hide no other client's at the same node.
+func TestWaiterIsNotWokenByItsEarlierTries(t *testing.T) {
+	for name, at := range map[string]time.Duration{"before": 0, "after": nodeTimeout / 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, store, wakes := waiting(t, "me:1")
+				all[0].slow = nodeTimeout / 10
+				for _, b := range all[1:] {
+					b.give("a", "other:1", time.Hour)
+					b.set(func(string, *driver.Hold) mishap { return mishap{back: time.Millisecond} })
+				}
+				answer, err := store.Acquire(t.Context(), hold("me:1"))
+				require.NoError(t, err)
+				require.Equal(t, driver.Refused, answer.Verdict)
+				require.Greater(t, all[0].arrived(), 2, "it tries again")
+				pass(at)
+				require.Zero(t, *wakes)
+				all[0].mu.Lock()
+				all[0].slow = 0
+				all[0].ring("a")
+				all[0].mu.Unlock()
+				pass(time.Second)
+				require.Equal(t, 1, *wakes)
+			})
+		})
+	}
+}
+
 // waiting subscribes an owner to "a" at three nodes, in a bubble. wakes counts its wakes.
 func waiting(t *testing.T, owner string) (all []*booth, store *quorum.Store, wakes *int) {
 	t.Helper()

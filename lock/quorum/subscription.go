@@ -24,7 +24,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	defer s.work.Done()
 	sub := &subscription{
 		store: s, name: h.Name, missing: s.majority, notify: notify,
-		ownReleases: make([]ownRelease, len(s.nodes)),
+		own: make([]ownReleases, len(s.nodes)),
 	}
 	s.listeners.add(sub)
 	hold := asked(h)
@@ -83,14 +83,14 @@ func (l *listeners) each(name string, f func(*subscription)) {
 	}
 }
 
-// lacked records how many nodes an attempt on the lock called name, which began at asked, lacked for
-// a majority. A late reply to an earlier attempt changes nothing.
-func (l *listeners) lacked(name string, asked time.Time, nodes int) {
+// lacked records how many nodes an attempt on the lock called name lacked for a majority. A late reply
+// to an earlier attempt changes nothing.
+func (l *listeners) lacked(name string, began event, nodes int) {
 	l.each(name, func(sub *subscription) {
-		if asked.Before(sub.asked) {
+		if began < sub.began {
 			return
 		}
-		sub.asked, sub.missing = asked, nodes
+		sub.began, sub.missing = began, nodes
 		if r := sub.round; r != nil && r.fresh >= nodes { // messages that came before the refusals of others
 			sub.wake(r)
 		}
@@ -103,15 +103,15 @@ type subscription struct {
 	name   string
 	notify func(driver.Notice)
 
-	mu          sync.Mutex
-	closed      bool                  // guarded by mu
-	parts       []driver.Subscription // guarded by mu; the nodes'
-	ownReleases []ownRelease          // guarded by mu; the last of each node
-	// missing is how many nodes the last attempt on the name lacked for a majority, and asked is
+	mu     sync.Mutex
+	closed bool                  // guarded by mu
+	parts  []driver.Subscription // guarded by mu; the nodes'
+	own    []ownReleases         // guarded by mu; of each node
+	// missing is how many nodes the last attempt on the name lacked for a majority, and began is
 	// when that began. If clients of a single node contend, as during a move, the release at that
 	// node is all to wait for: its queue leaves the lock to others for 10 ms only. Guarded by mu.
 	missing int
-	asked   time.Time
+	began   event
 
 	round *messages // the last; nil: none has come; guarded by mu
 }
@@ -142,14 +142,7 @@ func (sub *subscription) add(part driver.Subscription) {
 func (sub *subscription) receive(node int) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if !sub.closed && !sub.ownReleases[node].ignores(time.Now()) {
-		sub.note(node)
-	}
-}
-
-// resume counts a message that was ignored by mistake. The caller holds mu.
-func (sub *subscription) resume(node int, since time.Time) {
-	if missed := sub.ownReleases[node].cancel(since); missed {
+	if !sub.closed && !sub.own[node].ignores(sub.store.event()) {
 		sub.note(node)
 	}
 }
