@@ -171,8 +171,8 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 	p.rest(s, func(r reply[[]renewal.Item]) { restoreAt(r.node, r.value) })
 }
 
-// restore acquires the grants that a node has lost, each until the node answers. Grants that
-// were released meanwhile are not restored. A release that is in flight at the same time
+// restore acquires the grants that a node has lost, each until the node answers or refuses. Grants
+// that were released meanwhile are not restored. A release that is in flight at the same time
 // is checked afterwards (see [Store.Release]).
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
@@ -201,6 +201,9 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 		answer, err := n.Acquire(ctx, hold)
 		if g.outcomes.answered(n, err, by) {
 			n.cleanup.end(g.hold.none(n), finalFor(err, by))
+		}
+		if errors.Is(err, driver.ErrNotDone) {
+			return nil // the node does not have the hold, so the next renewal restores it
 		}
 		if err == nil && answer.Verdict == driver.Granted && s.fencing && answer.Token < t.token {
 			_, err = n.fencer.Fence(ctx, hold, t.token)
