@@ -82,7 +82,7 @@ var fences = map[string]fence{
 
 	// A store needs the contract of stores alone, not package lock.
 	"lock/redisstore": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 	"lock/redisstore/internal/check":     {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},

@@ -82,7 +82,7 @@ func TestPubSubMode(t *testing.T) {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		stored.Register(flags)
 		require.NoError(t, flags.Parse([]string{"--pubsub", mode}))
-		config, err := stored.Config(nil)
+		config, err := stored.Config()
 		require.NoError(t, err)
 		waiter, _ := newLocker(t, clusterClient(t, cluster, "", ""), config, lock.Config{})
 		go func() { waiting <- waiter.Mutex(mode).Do(t.Context(), func(context.Context) error { return nil }) }()

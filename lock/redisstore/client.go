@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
@@ -326,17 +327,14 @@ func quotable(u *url.URL, names string) string {
 
 // LogTo routes the messages of go-redis itself to logger, for the whole process: go-redis
 // has one logger for all clients. By default they go to standard error. Nil discards them;
-// what matters about an outage is in the errors and losses of this module. Call it before
-// the first client is made.
-func LogTo(logger *slog.Logger) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	redis.SetLogger(slogLogger{logger})
-}
+// what matters about an outage is in the errors and losses of this module. The logger is called in the
+// background; it may block and panic. Call LogTo before the first client is made.
+func LogTo(logger *slog.Logger) { redis.SetLogger(newSlogLogger(logger)) }
 
 // slogLogger is a go-redis logger that writes to slog.
-type slogLogger struct{ to *slog.Logger }
+type slogLogger struct{ to logging.Logger }
+
+func newSlogLogger(to *slog.Logger) slogLogger { return slogLogger{logging.New(to)} }
 
 func (l slogLogger) Printf(ctx context.Context, format string, v ...any) {
 	l.to.WarnContext(ctx, "redis: "+fmt.Sprintf(format, v...))

@@ -14,7 +14,7 @@ import (
 func Relay(to *slog.Logger) interface {
 	Printf(ctx context.Context, format string, v ...any)
 } {
-	return slogLogger{to}
+	return newSlogLogger(to)
 }
 
 // MaxInFlight is how many batches are in flight to one node at most.

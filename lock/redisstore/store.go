@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -88,9 +87,6 @@ type Config struct {
 	// ReplicaTimeout is how long a grant waits for Replicas. Make it much shorter than
 	// [lock.Config.RequestTimeout], which bounds the whole request. Default: 100 ms.
 	ReplicaTimeout time.Duration
-
-	// Logger receives the errors that no caller gets. Default: nothing is logged.
-	Logger *slog.Logger
 }
 
 // mapping maps names of locks to keys, like Redisson's NameMapper. The zero value is the
@@ -198,9 +194,6 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: Replicas %d is negative; accepted are 0 for not waiting, and more", c.Replicas)
 	case c.ReplicaTimeout < time.Millisecond:
 		return nil, fmt.Errorf("redisstore: ReplicaTimeout %v is too short; accepted are 1ms and more, 0 for %v", c.ReplicaTimeout, DefaultReplicaTimeout)
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	names, err := c.mapping()
 	if err != nil {

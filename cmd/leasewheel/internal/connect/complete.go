@@ -3,7 +3,6 @@ package connect
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func HeldNames(ctx context.Context, flags *Flags, stored *StoreFlags, begun stri
 	if flags.PasswordCommand != "" {
 		return nil // a key press must start no command
 	}
-	config, err := stored.Config(slog.New(slog.DiscardHandler))
+	config, err := stored.Config()
 	if err != nil {
 		return nil // the command itself reports it
 	}

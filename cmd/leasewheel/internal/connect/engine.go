@@ -75,7 +75,7 @@ func (s *Flags) openEngine(e Engine, rawURL string, c redisstore.Config) (*Serve
 	if err != nil {
 		return nil, err
 	}
-	opened, err := e.Open(rawURL, Access{config.TLS, config.Credentials, c.Logger})
+	opened, err := e.Open(rawURL, Access{config.TLS, config.Credentials, s.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
@@ -34,6 +35,7 @@ type Flags struct {
 	URLs []string // their passwords show in the process list; file and the environment hide them
 	File string   // contains the URLs
 	ConnectionFlags
+	Logger *slog.Logger // of the connections; nil: nothing is logged
 
 	folder folderFlags
 }
@@ -145,7 +147,7 @@ func (s *Flags) connect(rawURL string, c redisstore.Config) (*Server, error) {
 	} else if known {
 		return nil, fmt.Errorf("this command needs a server of Redis or Valkey, not %s://", e.Schemes[0])
 	}
-	LogTo(c.Logger)
+	LogTo(s.Logger)
 	config, err := s.clientConfig(rawURL)
 	if err != nil {
 		return nil, err

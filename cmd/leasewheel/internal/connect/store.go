@@ -2,7 +2,6 @@ package connect
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -43,8 +42,8 @@ func (s *StoreFlags) RegisterPubSub(flags *pflag.FlagSet) {
 }
 
 // Config returns the configuration of the flags, and of the environment for the others.
-func (s *StoreFlags) Config(logger *slog.Logger) (redisstore.Config, error) {
-	c := redisstore.Config{Format: redisstore.Format(s.format), PlainTokens: true, Logger: logger, Prefix: s.prefix}
+func (s *StoreFlags) Config() (redisstore.Config, error) {
+	c := redisstore.Config{Format: redisstore.Format(s.format), PlainTokens: true, Prefix: s.prefix}
 	if !s.flags.Changed("prefix") {
 		c.Prefix = os.Getenv(PrefixVariable)
 	}
@@ -64,7 +63,7 @@ func (s *StoreFlags) Config(logger *slog.Logger) (redisstore.Config, error) {
 
 // ValidateNames checks that names are valid, and that the prefix makes valid keys of them.
 func (s *StoreFlags) ValidateNames(names ...string) error {
-	c, err := s.Config(nil)
+	c, err := s.Config()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -92,7 +91,7 @@ func (d *command) run(cmd *cobra.Command, args []string) error {
 	if options.TTL <= 0 || options.TTL > driver.MaxTTL {
 		return exit.UsageError(cmd, fmt.Errorf("--ttl %v: accepted are durations above 0, up to %v", options.TTL, driver.MaxTTL))
 	}
-	config, err := d.stored.Config(slog.New(slog.DiscardHandler))
+	config, err := d.stored.Config()
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}

@@ -5,7 +5,6 @@ package look
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -47,7 +46,7 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 
 // open connects to the servers that the flags name. It sends no request yet.
 func (l *lookup) open(cmd *cobra.Command) (err error) {
-	config, err := l.stored.Config(slog.New(slog.DiscardHandler))
+	config, err := l.stored.Config()
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}

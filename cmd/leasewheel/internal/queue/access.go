@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -47,7 +46,7 @@ func takeTexts(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) e
 
 // open connects to the queue. It sends no request yet.
 func (a *access) open(cmd *cobra.Command, name string, c delayqueue.Config) error {
-	config, err := a.stored.Config(slog.New(slog.DiscardHandler))
+	config, err := a.stored.Config()
 	if err != nil {
 		return exit.UsageError(cmd, err)
 	}

@@ -346,7 +346,8 @@ func (r *command) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	if r.label == "" {
 		r.label = labelOf(r.argv[0])
 	}
-	config, err := r.stored.Config(logger)
+	r.server.Logger = logger
+	config, err := r.stored.Config()
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, err)
 	}
