@@ -167,6 +167,9 @@ func (s *Store) Close() error {
 // bound returns the context of a request to a node. It ends at by, with Close, and soon
 // after the store was closed if the node left its last request unanswered.
 func (s *Store) bound(ctx context.Context, n *node, by time.Time) (context.Context, context.CancelFunc) {
+	if last := s.lastBy.Load(); last != nil && last.Before(by) { // clients heed deadlines, but not all cancels
+		by = *last
+	}
 	bounded, cancel := context.WithDeadline(ctx, by)
 	stop := context.AfterFunc(s.open, func() {
 		left := time.Until(*s.lastBy.Load())
