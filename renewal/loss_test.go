@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -472,13 +473,12 @@ func TestDrainedWheelCostsNoLease(t *testing.T) {
 		time.Sleep(time.Minute)
 		own.allHeld([]*Lease{before, after})
 		b.node("", func(n *node) { n.mute = true })
-		for _, l := range []*Lease{before, after} {
+		leases := []*Lease{before, after}
+		slices.SortFunc(leases, func(a, b *Lease) int { return a.Until().Compare(b.Until()) })
+		for _, l := range leases {
 			until := l.Until()
-			if time.Until(until) > 0 {
-				own.lost(l, Unreachable)
-				b.inTime(until)
-			}
-			own.isLost(l, Unreachable)
+			own.lost(l, Unreachable)
+			b.inTime(until)
 		}
 	})
 }
