@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What belongs to whom is decided by the order of events: a clock may give several one instant, as
-// that of a bubble does.
+// Which release a message belongs to is decided by the order of events: a clock may give several
+// one instant, as that of a bubble does.
 func TestOwnReleases(t *testing.T) {
 	t.Parallel()
 	until := time.Now().Add(time.Hour)
