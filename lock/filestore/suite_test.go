@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		contend(folder)
 		return
 	}
-	redistest.Parallel(16)
+	redistest.Parallel(64)
 	testmain.Run(m)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.Parallel(16)
+	redistest.Parallel(64)
 	testmain.Run(m)
 }
 

@@ -21,7 +21,7 @@ import (
 // TestMain is also the entry point of the processes that some tests start.
 func TestMain(m *testing.M) {
 	workAsProcess()
-	redistest.Parallel(16)
+	redistest.Parallel(32)
 	testmain.Run(packageTests{m})
 }
 
