@@ -12,6 +12,6 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "20"); err != nil { // 100 otherwise; -rapid.checks takes precedence
 		panic(err)
 	}
-	redistest.Parallel(5)
+	redistest.Parallel(20)
 	testmain.Run(m)
 }
