@@ -31,8 +31,8 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	if err := s.enter(ctx); err != nil {
 		return driver.Report{}, err
 	}
-	defer s.work.Done()
 	checks := s.checkNodes(ctx, o)
+	s.work.Done() // Close does not wait for the lookups
 	var r driver.Report
 	var silent []nodeCheck
 	for _, c := range checks {

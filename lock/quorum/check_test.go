@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,5 +225,55 @@ func TestCheckEnds(t *testing.T) {
 		go func() { assert.NoError(t, store.Close()) }()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.LessOrEqual(t, time.Since(begin), 2*nodeTimeout)
+	})
+}
+
+// known is a node whose server has an address.
+type known struct {
+	*booth
+	checked atomic.Bool
+}
+
+func (k *known) Check(context.Context, driver.CheckOptions) (driver.Report, error) {
+	defer k.checked.Store(true)
+	return driver.Report{Servers: []driver.Server{{Address: "192.0.2.1:6379"}}}, nil
+}
+
+// lookup is the context of a check whose lookup of the node's host lasts until the end of done.
+type lookup struct {
+	context.Context
+	node  *known
+	begun chan struct{}
+	done  chan struct{}
+}
+
+func (l lookup) Deadline() (time.Time, bool) {
+	if l.node.checked.Load() {
+		l.begun <- struct{}{}
+		<-l.done
+	}
+	return l.Context.Deadline()
+}
+
+// Close does not wait for the lookups of the nodes' hosts.
+func TestCloseBesideALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &known{booth: newBooth()}
+		store, err := quorum.New([]driver.Store{node, newBooth(), newBooth()}, quorum.Config{})
+		require.NoError(t, err)
+		ctx := lookup{t.Context(), node, make(chan struct{}), make(chan struct{})}
+		checked := make(chan error)
+		go func() {
+			_, err := store.Check(ctx, driver.CheckOptions{})
+			checked <- err
+		}()
+		<-ctx.begun
+		closed := make(chan error, 1)
+		go func() { closed <- store.Close() }()
+		synctest.Wait()
+		assert.Len(t, closed, 1)
+		close(ctx.done)
+		require.NoError(t, <-checked)
+		require.NoError(t, <-closed)
 	})
 }

@@ -271,6 +271,13 @@ func (b *booth) Announce(ctx context.Context, c driver.Client, _ time.Duration) 
 
 func (b *booth) Close() error { return nil }
 
+// muted reports whether its messages are lost.
+func (b *booth) muted() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.deaf
+}
+
 // set sets the fate of requests from now on.
 func (b *booth) set(way func(request string, h *driver.Hold) mishap) {
 	b.mu.Lock()

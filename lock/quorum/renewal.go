@@ -157,7 +157,10 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 	restoreAt := func(n *node, answer []renewal.Item) {
 		var missing []*grant
 		for i := range answer {
-			if answer[i].Outcome == renewal.Gone && renewed[i] != nil {
+			if answer[i].Outcome != renewal.Gone || renewed[i] == nil {
+				continue
+			}
+			if _, begun := n.restoring.LoadOrStore(renewed[i], nil); !begun {
 				missing = append(missing, renewed[i])
 			}
 		}
@@ -181,6 +184,7 @@ func (s *Store) restore(n *node, missing []*grant) {
 				return
 			}
 		}
+		n.restoring.Delete(g)
 	}
 }
 

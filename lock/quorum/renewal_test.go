@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,4 +240,32 @@ func TestRestoredWithTheLastTTL(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node that answers renewals, and loses each acquisition, is asked to restore a lease once at a time,
+// however often the lease is renewed meanwhile.
+func TestOneRestorationOfALeaseAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		var asked atomic.Int64
+		all[0].set(func(request string, _ *driver.Hold) mishap {
+			if request != "acquire" {
+				return mishap{}
+			}
+			asked.Add(1)
+			return mishap{lost: true}
+		})
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: ttl})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		pass(10 * ttl)
+		before := asked.Load()
+		pass(10 * ttl)
+		assert.Less(t, before, asked.Load())
+		assert.LessOrEqual(t, asked.Load()-before, int64(10*ttl/nodeTimeout))
+		all[0].set(nil)
+		pass(ttl)
+		assert.Equal(t, 3, holders(all, "a"))
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
 }

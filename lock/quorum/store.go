@@ -54,7 +54,8 @@ type node struct {
 	within atomic.Int64
 	// ahead is by how much its clock at its last grant was ahead of this process's clock at
 	// the sending of the request, in µs. Any acquisition may write it.
-	ahead atomic.Int64
+	ahead     atomic.Int64
+	restoring sync.Map // *grant: those that are being restored here
 }
 
 // New returns a store made of stores, which may be of different engines. The caller closes them,
