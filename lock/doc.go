@@ -51,7 +51,7 @@
 //
 //	error                 meaning                                          what to do
 //	ErrNotAcquired        another owner has the lock: a *NotAcquiredError  wait longer, or skip the work
-//	ErrTooManyWaiters     Config.MaxWaiters; matches ErrNotAcquired        shed load
+//	ErrTooManyWaiters     Config.MaxWaiters; if refused, ErrNotAcquired    shed load
 //	ErrRetriesExhausted   Options.Retry has stopped                        as ErrNotAcquired
 //	ErrTooManyDeferred    Config.MaxDeferred                               shed load
 //	ErrForeign            something else uses the name                     use another name or format

@@ -482,6 +482,38 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 	})
 }
 
+// A lease is lost once the store answers a further hold, or the Unlock of one, that it has none of them.
+func TestLossThatAFurtherHoldMeets(t *testing.T) {
+	for name, request := range map[string]func(context.Context, *lock.Mutex, *lock.Lease) error{
+		"Lock": func(ctx context.Context, m *lock.Mutex, _ *lock.Lease) error {
+			_, err := m.Lock(ctx)
+			return err
+		},
+		"Unlock": func(ctx context.Context, _ *lock.Mutex, inner *lock.Lease) error { return inner.Unlock(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				hook := make(chan error, 1)
+				m := server.Locker(t, lock.Config{}).Mutex("a").With(lock.Options{OnLost: func(err error) { hook <- err }})
+				outer := mustLock(t, m)
+				inner, err := m.Lock(outer.Context())
+				require.NoError(t, err)
+				server.DeleteAll()
+				require.ErrorIs(t, request(outer.Context(), m, inner), lock.ErrLost)
+				assert.False(t, outer.Valid())
+				var lost *lock.LostError
+				require.ErrorAs(t, outer.Err(), &lost)
+				assert.Equal(t, renewal.Deleted, lost.Cause)
+				assert.Equal(t, outer.Err(), context.Cause(outer.Context()))
+				synctest.Wait()
+				assert.Len(t, hook, 1)
+				require.ErrorIs(t, outer.Unlock(t.Context()), lock.ErrLost)
+			})
+		})
+	}
+}
+
 // A grant by release expires if its message arrives late, after the waiter was refused
 // again: another owner may hold the lock.
 func TestStaleHandOver(t *testing.T) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -70,58 +71,35 @@ type Config struct {
 
 // withDefaults returns c with defaults for its zero fields.
 func (c Config) withDefaults() Config {
-	if c.TTL == 0 {
-		c.TTL = driver.DefaultTTL
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = driver.DefaultRequestTimeout
-	}
-	if c.RetryFor == 0 {
-		c.RetryFor = defaultRetryFor
-	}
-	if c.Poll == 0 {
-		c.Poll = defaultPoll
-	}
-	if c.MaxDeferred == 0 {
-		c.MaxDeferred = defaultMaxDeferred
-	}
-	if c.MaxRunning == 0 {
-		c.MaxRunning = defaultMaxRunning
-	}
-	if c.Observer == nil {
-		c.Observer = &observe.Observer{}
-	} else {
-		o := *c.Observer // which its user may change
-		c.Observer = &o
-	}
+	c.TTL = cmp.Or(c.TTL, driver.DefaultTTL)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, driver.DefaultRequestTimeout)
+	c.RetryFor = cmp.Or(c.RetryFor, defaultRetryFor)
+	c.Poll = cmp.Or(c.Poll, defaultPoll)
+	c.MaxDeferred = cmp.Or(c.MaxDeferred, defaultMaxDeferred)
+	c.MaxRunning = cmp.Or(c.MaxRunning, defaultMaxRunning)
+	o := *cmp.Or(c.Observer, &observe.Observer{}) // which its user may change
+	c.Observer = &o
 	return c
 }
 
 // validate returns an error if c, with its defaults filled in, is invalid on a wheel with
 // the given tick.
 func (c Config) validate(tick time.Duration) error {
-	if err := validateTTL(c.TTL, tick); err != nil {
-		return err
-	}
-	if c.RequestTimeout < 0 {
+	switch {
+	case c.RequestTimeout < 0:
 		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, driver.DefaultRequestTimeout)
-	}
-	if c.MaxWaiters < 0 {
+	case c.MaxWaiters < 0:
 		return fmt.Errorf("lock: MaxWaiters %d is negative; accepted are positive numbers, 0 for no limit", c.MaxWaiters)
-	}
-	if c.MaxDeferred < 0 {
+	case c.MaxDeferred < 0:
 		return fmt.Errorf("lock: MaxDeferred %d is negative; accepted are positive numbers, 0 for %d", c.MaxDeferred, defaultMaxDeferred)
-	}
-	if c.MaxRunning < 0 {
+	case c.MaxRunning < 0:
 		return fmt.Errorf("lock: MaxRunning %d is negative; accepted are positive numbers, 0 for %d", c.MaxRunning, defaultMaxRunning)
-	}
-	if len(c.Label) > driver.MaxName || !utf8.ValidString(c.Label) || strings.ContainsFunc(c.Label, unicode.IsControl) {
+	case len(c.Label) > driver.MaxName || !utf8.ValidString(c.Label) || strings.ContainsFunc(c.Label, unicode.IsControl):
 		return fmt.Errorf("lock: Label is unfit: accepted are up to %d bytes of UTF-8 without control characters", driver.MaxName)
-	}
-	if c.Poll < 0 {
+	case c.Poll < 0:
 		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, defaultPoll)
 	}
-	return nil
+	return validateTTL(c.TTL, tick)
 }
 
 // validateTTL returns an error for a TTL that the watchdog cannot renew in time.

@@ -116,9 +116,9 @@ func (m *Mutex) MaxWait(d time.Duration) *Mutex {
 func (m *Mutex) Name() string { return m.name }
 
 // Lock acquires the lock and waits for it as long as ctx lives. If ctx ends first, the error
-// matches its cause. It also matches [ErrNotAcquired], unless no request was sent yet or one
-// was in flight; a grant to that request is released in the background. The lease outlives
-// ctx.
+// matches its cause. It also matches [ErrNotAcquired] if the latest request was refused, and
+// [ErrUnavailable] if it failed. A grant to a request in flight is released in the background.
+// The lease outlives ctx.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.acquire(ctx, m.maxWait.limit())
 }

@@ -374,7 +374,8 @@ func (o *ownership) lower(u limit, h *driver.Hold) error {
 	return nil
 }
 
-// lost returns the error for a lock that the store does not have any more.
+// lost ends the lease of a lock that the store does not have any more, and returns the error for that.
 func (o *ownership) lost() error {
+	o.lease.Lose(renewal.Deleted, nil)
 	return &LostError{Package: packageName, Key: o.name(), Cause: renewal.Deleted}
 }

@@ -30,7 +30,7 @@ func (w *Watchdog) returned() {
 func (w *Watchdog) checkAlive(l *Lease) {
 	defer w.returned()
 	if alive, err := w.callAlive(l); !alive {
-		w.drop(l, NotAlive, err)
+		l.Lose(NotAlive, err)
 		return
 	}
 	name := w.groupsOf([]*Lease{l}, nil)[0]

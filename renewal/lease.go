@@ -276,6 +276,18 @@ func (l *Lease) Beat() {
 	}
 }
 
+// Lose ends the lease as lost, unless it has ended: for a caller with an answer of the store that no
+// renewal has had.
+func (l *Lease) Lose(cause Cause, err error) {
+	w := l.watchdog
+	w.mu.Lock()
+	lost := w.lose(l, cause, err)
+	w.mu.Unlock()
+	if lost {
+		l.signal()
+	}
+}
+
 // Stop ends the lease: it is neither renewed nor lost any more. When Stop returns nil, no
 // renewal of this lease is in flight or ever will be, so the caller can release it at the
 // store. If ctx ends first, the error wraps its cause; no further renewal will be sent

@@ -342,7 +342,7 @@ func (w *Watchdog) follow(ctx context.Context, l *Lease) {
 	if ctx == nil || ctx.Done() == nil {
 		return
 	}
-	unhook := context.AfterFunc(ctx, func() { w.drop(l, ContextEnded, context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() { l.Lose(ContextEnded, context.Cause(ctx)) })
 	w.mu.Lock()
 	ended := l.ended.Load() != nil
 	if !ended {
@@ -351,16 +351,6 @@ func (w *Watchdog) follow(ctx context.Context, l *Lease) {
 	w.mu.Unlock()
 	if ended {
 		unhook()
-	}
-}
-
-// drop ends a lease as lost and notifies its holder.
-func (w *Watchdog) drop(l *Lease, cause Cause, err error) {
-	w.mu.Lock()
-	lost := w.lose(l, cause, err)
-	w.mu.Unlock()
-	if lost {
-		l.signal()
 	}
 }
 

@@ -22,7 +22,7 @@ func (released) Release(context.Context, *driver.Hold) (bool, error) { return tr
 // Close sends the last release of each leftover. One that comes as run ends is either found
 // by run or starts it again: there is no instant between the two.
 func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
-	s := &Store{config: Config{}.withDefaults()}
+	s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
 	s.open, s.shut = context.WithCancel(t.Context())
 	n := &node{Store: released{}}
 	c := &n.cleanup
@@ -58,7 +58,7 @@ func (grouped) Group(name string, _ any) string { return name }
 // the time, as a cluster in which addresses change.
 func TestNothingIsLeftOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{config: Config{}.withDefaults()}
+		s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
 		s.open, s.shut = context.WithCancel(t.Context())
 		n := &node{Store: grouped{}}
 		n.cleanup.init(s, n)

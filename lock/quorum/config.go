@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -31,12 +30,6 @@ type Config struct {
 	// removes one store at a time; see the package's documentation. Otherwise an even number
 	// tolerates no more failures than one store fewer, and is slower.
 	Move bool
-}
-
-// withDefaults returns c with its zero fields filled in.
-func (c Config) withDefaults() Config {
-	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
-	return c
 }
 
 // validate returns an error for a quorum of stores that cannot work.

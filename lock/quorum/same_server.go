@@ -19,34 +19,35 @@ import (
 // it knows only if it is the same server. The requests need only the rights that locks
 // need.
 type serverPairs struct {
-	total int // how many there are
-
-	mu    sync.Mutex
-	same  map[[2]int]bool // guarded by mu; of those that are known: true for one server
-	apart int             // guarded by mu; how many of them are two servers
+	mu sync.Mutex
+	// unsure are the pairs that are not known to be two servers. True: they are one. Guarded by mu.
+	unsure map[[2]int]bool
 }
 
 func (t *serverPairs) init(nodes int) {
-	t.same, t.total = make(map[[2]int]bool), nodes*(nodes-1)/2
+	t.unsure = make(map[[2]int]bool)
+	for j := range nodes {
+		for i := range j {
+			t.unsure[[2]int{i, j}] = false
+		}
+	}
 }
 
 // complete reports whether all nodes are known to be different servers.
 func (t *serverPairs) complete() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.apart == t.total
+	return len(t.unsure) == 0
 }
 
 // set records whether two nodes are one server.
 func (t *serverPairs) set(i, j int, same bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.same[[2]int{min(i, j), max(i, j)}] = same
-	t.apart = 0
-	for _, same := range t.same {
-		if !same {
-			t.apart++
-		}
+	if pair := [2]int{min(i, j), max(i, j)}; same {
+		t.unsure[pair] = true
+	} else {
+		delete(t.unsure, pair)
 	}
 }
 
@@ -54,8 +55,8 @@ func (t *serverPairs) set(i, j int, same bool) {
 func (t *serverPairs) distinct(i, j int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	same, known := t.same[[2]int{min(i, j), max(i, j)}]
-	return known && !same
+	_, unsure := t.unsure[[2]int{min(i, j), max(i, j)}]
+	return !unsure
 }
 
 // note records that nodes which have granted the same lock are different servers.
@@ -78,10 +79,7 @@ func (t *serverPairs) found(v *votes) error {
 	t.note(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.apart == t.total {
-		return nil
-	}
-	for pair, same := range t.same {
+	for pair, same := range t.unsure {
 		if same {
 			return fmt.Errorf("nodes %d and %d are %w", pair[0], pair[1], ErrSameServer)
 		}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ type node struct {
 // without mutexes; and, unless [Config.LooseTokens] is set, so many that are no [driver.Fencer]
 // that a majority may consist of them. It sends no request.
 func New(stores []driver.Store, c Config) (*Store, error) {
-	c = c.withDefaults()
+	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	if err := c.validate(stores); err != nil {
 		return nil, err
 	}
