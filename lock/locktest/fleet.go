@@ -195,18 +195,14 @@ func (f *fleet) start() {
 // inflict begins faults one after the other, and ends them. It returns when the last has ended.
 func (f *fleet) inflict() {
 	var faults sync.WaitGroup
-	for f.Every > 0 {
-		wait := time.Duration(f.rng.ExpFloat64() * float64(f.Every))
-		left := f.Time - time.Since(f.begun)
-		if wait >= left {
+	for {
+		wait, left := f.rng.ExpFloat64()*float64(f.Every), f.Time-time.Since(f.begun)
+		if f.Every < 0 || wait >= float64(left) {
 			time.Sleep(left)
 			break
 		}
-		time.Sleep(wait)
+		time.Sleep(time.Duration(wait))
 		f.fault(&faults)
-	}
-	if f.Every < 0 {
-		time.Sleep(f.Time)
 	}
 	faults.Wait()
 }

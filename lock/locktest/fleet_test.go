@@ -3,6 +3,8 @@ package locktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -40,18 +42,21 @@ func TestPlayedProcessesEnd(t *testing.T) {
 	assert.NotZero(t, killed)
 }
 
-// Without faults a lock of a fleet is lost by no one.
+// Without faults no process of a fleet is replaced, and none has a request that fails. A mean time
+// of centuries between two faults is none within a minute.
 func TestPlayWithoutFaults(t *testing.T) {
-	locktest.Play(t, locktest.FleetConfig{Time: time.Minute, Every: -1}, func(ctx context.Context, p *locktest.Process) {
-		lease, err := p.Locker(lock.Config{}).Fair("a").Lock(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-lease.Lost():
-			t.Errorf("process %d has lost its lock: %v", p.Number(), lease.Err())
-		}
-		assert.NoError(t, lease.Unlock(context.Background()))
-	})
+	for seed, every := range map[uint64]time.Duration{1: -1, 2: math.MaxInt64, 3: math.MaxInt64} {
+		locktest.Play(t, locktest.FleetConfig{Time: time.Minute, Quiet: time.Second, Every: every, Seed: seed}, func(ctx context.Context, p *locktest.Process) {
+			assert.LessOrEqual(t, p.Number(), 3, "seed %d", seed)
+			own := p.Locker(lock.Config{}).Mutex(fmt.Sprint(p.Number()))
+			for ctx.Err() == nil {
+				lease, err := own.TryLock(context.Background())
+				if !assert.NoError(t, err, "seed %d", seed) {
+					return
+				}
+				assert.NoError(t, lease.Unlock(context.Background()))
+				time.Sleep(5 * time.Second)
+			}
+		})
+	}
 }
