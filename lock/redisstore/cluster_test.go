@@ -282,6 +282,42 @@ func TestClusterRenewsWhileASlotMoves(t *testing.T) {
 	outcomes(renewal.Renewed)
 }
 
+// A read-write lock has a key for each hold, which its scripts find. With those on two masters a
+// request may be repeated, and the other leases of its batch are renewed.
+func TestClusterReadersWhileASlotMoves(t *testing.T) {
+	cluster := sharedCluster(t)
+	store := open(t, clusterClient(t, cluster))
+	named := func(h *driver.Hold, name string) *driver.Hold {
+		h.Name = name
+		return h
+	}
+	reader, other := named(heldFor(driver.KindRead, 1), "{readers}"), named(heldFor(driver.KindRead, 1), "{readers}other")
+	for reader.Count = 1; reader.Count <= 2; reader.Count++ {
+		require.Equal(t, driver.Granted, asks(t, store, reader).Verdict)
+	}
+	require.Equal(t, driver.Granted, asks(t, store, other).Verdict)
+	writer := named(heldFor(driver.KindWrite, 2), "{readers}")
+	writer.ReadWrite.BlockReaders = time.Hour
+	require.Equal(t, driver.Refused, asks(t, store, writer).Verdict)
+
+	from, to := cluster.Owner(t, "{readers}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	move := cluster.Migrate(t, "{readers}", to)
+	move.Move(t, "{readers}:"+reader.Owner+":rwlock_timeout:2")
+	_, err := store.Acquire(t.Context(), writer)
+	require.ErrorIs(t, err, redisstore.ErrCluster)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrNotDone)
+	items := renewItems(t.Context(), store, reader, other)
+	require.ErrorIs(t, items[0].Err, driver.ErrUnavailable)
+	assert.Equal(t, renewal.Renewed, items[1].Outcome, items[1].Err)
+	move.Finish(t)
+	assert.Equal(t, renewal.Renewed, renewItems(t.Context(), store, reader)[0].Outcome)
+	assert.Equal(t, driver.Refused, asks(t, store, writer).Verdict)
+}
+
 // A client learns from its subscriptions that a slot has moved. Those of the slot move, and the
 // others of their connection are not affected.
 func TestClusterMovedSlotEndsNoOtherSubscription(t *testing.T) {

@@ -14,7 +14,7 @@ var (
 	ErrBusy = fault.ErrBusy
 	// ErrNoReplicas is NOREPLICAS; may pass.
 	ErrNoReplicas = fault.ErrNoReplicas
-	// ErrCluster is CLUSTERDOWN, MASTERDOWN, TRYAGAIN, MOVED or ASK; may pass.
+	// ErrCluster is CLUSTERDOWN, MASTERDOWN, TRYAGAIN, MOVED, ASK, or a script with keys on two nodes; may pass.
 	ErrCluster = fault.ErrCluster
 	// ErrMaxClients is the refusal of a connection; may pass.
 	ErrMaxClients = fault.ErrMaxClients

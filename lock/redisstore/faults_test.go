@@ -498,6 +498,7 @@ func TestRefusals(t *testing.T) {
 		"ERR ACL failure in script: this user has no permissions to run the 'pexpire' command": {redisstore.ErrNoPermission, false},
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                    {redisstore.ErrWrongType, false},
 		"CROSSSLOT Keys in request don't hash to the same slot":                                {redisstore.ErrCrossSlot, false},
+		"ERR Script attempted to access a non local key in a cluster node script: 4f, on":      {redisstore.ErrCluster, true},
 		"ERR something new": {nil, false},
 	} {
 		t.Run(strings.Fields(text)[0], func(t *testing.T) {

@@ -149,7 +149,7 @@ var place = regexp.MustCompile(`^(?:ERR Error running script \(call to f_\w+\): 
 func Of(refusal string) error { return classOf(refusal).err }
 
 // classOf returns the class of a refusal. Some refusals have no distinctive first word:
-// ACL failures within a script, a full server, wrong credentials of old servers.
+// failures within a script, a full server, wrong credentials of old servers.
 func classOf(text string) class {
 	text = text[len(place.FindString(text)):]
 	word, rest, _ := strings.Cut(text, " ")
@@ -163,6 +163,8 @@ func classOf(text string) class {
 		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
 		return faults["NOPERM"]
+	case strings.Contains(rest, "attempted to access a non local key"): // which only the script names
+		return class{err: ErrCluster, ofKey: true, passing: true, midway: true, advice: "the slot is being moved"}
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
 	case tooOld(text):
