@@ -77,7 +77,7 @@ func (c *confirmed) add(h *driver.Hold) {
 		c.remove(c.order.Front(), 1)
 	}
 	if c.count == maxConfirmed/2 {
-		c.work.Go(func() { c.sendAll() })
+		c.work.Go(c.sendAll)
 	}
 	c.arm()
 }
@@ -108,36 +108,26 @@ func (c *confirmed) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stopped {
-		c.work.Go(func() { c.sendAll() })
+		c.work.Go(c.sendAll)
 	}
 }
 
 // sendAll begins to send the requests of each group, unless they are being sent.
 func (c *confirmed) sendAll() {
-	groups := make(map[string][]string)
-	for _, name := range c.semaphores() {
-		group := c.locker.store.Group(name, driver.KindSemaphore)
-		groups[group] = append(groups[group], name)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	groups := make(map[string][]string)
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		name := e.Value.(*answered).name
+		group := c.locker.group(name, driver.KindSemaphore)
+		groups[group] = append(groups[group], name)
+	}
 	for group, names := range groups {
 		if !c.sending[group] {
 			c.sending[group] = true
 			c.work.Go(func() { c.sendGroup(group, names) })
 		}
 	}
-}
-
-// semaphores returns the names of the semaphores with answered requests.
-func (c *confirmed) semaphores() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := make([]string, 0, c.order.Len())
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		names = append(names, e.Value.(*answered).name)
-	}
-	return names
 }
 
 // sendGroup sends the requests of the semaphores of one group. What the store does not

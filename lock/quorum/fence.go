@@ -44,9 +44,5 @@ func (s *Store) fence(ctx context.Context, a *attempt) error {
 		held, err := n.fencer.Fence(ctx, a.hold.at(n), a.answer.Token)
 		return heldBallot(held), err
 	})
-	v.gather(ctx, v.settled)
-	if !v.won() {
-		return v.failure(context.Cause(ctx))
-	}
-	return nil
+	return v.result(ctx)
 }

@@ -90,9 +90,8 @@ func (l *listeners) notHeld(name, alias string, n *node) {
 	})
 }
 
-// refused follows up on a node's refusal of an attempt that the node knows by alias. The node may have refused because of another attempt of this
-// store, possibly the same owner's. The refused owner then waits for the message of that
-// attempt's release.
+// refused follows up on a node's refusal of the attempt that it knows by alias: it may be because of
+// another attempt of this store, whose release's message the refused owner then waits for.
 func (l *listeners) refused(name, alias string, n *node, began event) {
 	l.each(name, func(sub *subscription) {
 		own := &sub.own[n.index]

@@ -129,10 +129,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		return ballot{said: Done}, n.Announce(ctx, c, ttl)
 	})
-	if v.gather(ctx, v.settled); !v.won() {
-		return v.failure(context.Cause(ctx))
-	}
-	return nil
+	return v.result(ctx)
 }
 
 // errClosed is returned by a store that was closed.

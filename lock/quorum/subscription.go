@@ -36,9 +36,9 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		}
 		return ballot{said: Done}, err
 	})
-	if v.gather(ctx, v.settled); !v.won() {
+	if err := v.result(ctx); err != nil {
 		sub.Close()
-		return nil, v.failure(context.Cause(ctx))
+		return nil, err
 	}
 	return sub, nil
 }

@@ -83,6 +83,14 @@ func (v *votes) gather(ctx context.Context, decided func() bool) {
 	v.poll.gather(ctx, func(r reply[ballot]) { v.cast[r.node.index] = ballotOf(r) }, decided)
 }
 
+// result awaits the outcome, and returns the votes as an error if it is not a majority's consent.
+func (v *votes) result(ctx context.Context) error {
+	if v.gather(ctx, v.settled); v.won() {
+		return nil
+	}
+	return v.failure(context.Cause(ctx))
+}
+
 // lingering is how long a request whose outcome is certain waits for the remaining nodes
 // that are expected to answer.
 const lingering = 10 * time.Millisecond
