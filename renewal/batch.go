@@ -61,7 +61,7 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 			continue
 		}
 		// A request for less than what is left may shorten the lease though its reply is lost.
-		if until := min(t.until, now.add(w.validity(l.span))); until < t.until || until <= now {
+		if until := min(t.until, now.add(w.validity(l.ttl))); until < t.until || until <= now {
 			l.until.Store(int64(until))
 			if w.judge(l, now) {
 				go l.notify()

@@ -526,6 +526,7 @@ func TestServerChosenTTL(t *testing.T) {
 				require.InDelta(b, 300, len(b.take()), 30, "the interval is a third of what is given")
 
 				b.node("", func(n *node) { n.mute = true })
+				b.awaitRequest() // which may leave no more than the TTL
 				until := l.Until()
 				b.lost(l, Unreachable)
 				b.inTime(until)

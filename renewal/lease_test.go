@@ -82,6 +82,13 @@ func TestRequestForLessThanIsLeft(t *testing.T) {
 			require.NoError(b, err)
 			return l
 		},
+		"Given": func(b *bench) *Lease {
+			b.node("", func(n *node) { n.gives = 30 * time.Second })
+			l := b.grant(Spec{Key: "k", TTL: 3 * time.Second})
+			time.Sleep(time.Second) // for its first renewal
+			b.node("", func(n *node) { n.gives = 0 })
+			return l
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(b *bench) {
