@@ -54,7 +54,7 @@ func (e *NotAcquiredError) Error() string {
 		held = "the name is in use by a lock of another kind"
 	case e.Kind == driver.KindLatch:
 		held = "the latch is closed"
-	case traitsOf(e.Kind).permits:
+	case int(e.Kind) < len(kinds) && kinds[e.Kind].permits: // a user may have made up the kind
 		held = "too few permits are available"
 	}
 	if e.TTL > 0 {

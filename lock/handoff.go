@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -29,7 +30,7 @@ func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
 
 // beginHandOff is that of [Locker] for a caller that holds locker.mu.
 func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
-	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(a.options.passFor())}
+	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(cmp.Or(a.options.PassFor, defaultPassFor))}
 	return q.handOff
 }
 

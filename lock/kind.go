@@ -37,11 +37,3 @@ var kinds = [...]traits{
 	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: (*Locker).newPermitOwner},
 	driver.KindLatch:     {},
 }
-
-// traitsOf returns the traits of a kind that a user may have made up.
-func traitsOf(k driver.Kind) *traits {
-	if int(k) >= len(kinds) {
-		return &traits{}
-	}
-	return &kinds[k]
-}

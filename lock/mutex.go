@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,9 +43,6 @@ type Options struct {
 	// OnLost is called once if the lease is lost, in its own goroutine, with a *[LostError].
 	OnLost func(error)
 }
-
-// passFor returns PassFor or its default.
-func (o *Options) passFor() time.Duration { return cmp.Or(o.PassFor, defaultPassFor) }
 
 // validate returns an error if o is invalid for a kind of lock, on a wheel with the given
 // tick.

@@ -335,7 +335,7 @@ func (o *ownership) unlockLater() (err error) {
 // if the lease was lost before. It waits for one, but for at most half of the remaining
 // time: a renewal after the release finds no hold.
 func (o *ownership) stop(u limit) (stopped bool, lost error) {
-	stopped = o.lease.Stop(past) == nil || o.stopWithin(u.half())
+	stopped = o.lease.Stop(past) == nil || o.stopWithin(limit{u.ctx, u.by.Add(-time.Until(u.by) / 2)})
 	if err := o.lease.Err(); errors.Is(err, ErrLost) {
 		return stopped, err
 	}

@@ -17,8 +17,10 @@ type pattern struct {
 }
 
 func parsePattern(text string) (*pattern, error) {
-	p := &pattern{text: unslash(text), prefix: literal(text)}
-	p.exact = p.prefix == text
+	p := &pattern{text: unslash(text), prefix: text, exact: true}
+	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
+		p.prefix, p.exact = text[:i], false
+	}
 	if len(text) > driver.MaxName {
 		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", driver.MaxName)}
 	}
@@ -31,14 +33,6 @@ func parsePattern(text string) (*pattern, error) {
 func (p *pattern) matches(name string) bool {
 	matches, _ := path.Match(p.text, unslash(name))
 	return matches
-}
-
-// literal returns the text before the first special character.
-func literal(text string) string {
-	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
-		return text[:i]
-	}
-	return text
 }
 
 // unslash makes package path treat a slash like any other character. Its replacement is

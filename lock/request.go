@@ -261,11 +261,6 @@ func (u limit) context() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(u.ctx, u.by)
 }
 
-// half returns the limit for half of the remaining time.
-func (u limit) half() limit {
-	return limit{u.ctx, u.by.Add(-time.Until(u.by) / 2)}
-}
-
 // request returns the context of one request for a lock with that TTL.
 func (u limit) request(ttl time.Duration) (context.Context, context.CancelFunc) {
 	by := time.Now().Add(ttl / 3)

@@ -86,15 +86,10 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	defer g.mu.Unlock()
 	granted := make([]*grant, len(items))
 	for i := range items {
-		granted[i] = g.held[keyOfItem(&items[i])]
+		kind, _, _ := driver.ParseRef(items[i].Ref)
+		granted[i] = g.held[holdKey{kind, items[i].Key, items[i].Owner}]
 	}
 	return granted
-}
-
-// keyOfItem returns the key of a lease's hold: a mutex, unless its Ref is another kind.
-func keyOfItem(lease *renewal.Item) holdKey {
-	kind, _, _ := driver.ParseRef(lease.Ref)
-	return holdKey{kind, lease.Key, lease.Owner}
 }
 
 // prolong records that grants were renewed. asked is the instant before the first node
