@@ -127,9 +127,10 @@ package redisstore
 // Tests: internal/transport/nodes_test.go, mute_test.go, cluster_test.go.
 // Planted: 160, 161, 162, 163, 263.
 //
-// How requests are sent: internal/transport/transport.go, internal/transport/call.go,
-// internal/transport/background.go, internal/transport/shared.go, internal/lua/shared.lua,
-// internal/transport/pipeline.go, internal/transport/clock.go, internal/lua/deadline.lua.
+// How requests are sent: internal/transport/batch.go, internal/transport/pipeline.go,
+// internal/transport/shared.go, internal/lua/shared.lua, internal/transport/request.go,
+// internal/transport/transport.go, internal/transport/clock.go, internal/lua/deadline.lua,
+// internal/transport/query.go, internal/transport/background.go, internal/transport/call.go.
 // Tests: internal/transport/shared_test.go, batcher_test.go, shared_test.go,
 // deadline_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.

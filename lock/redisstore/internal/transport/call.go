@@ -2,15 +2,12 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
@@ -29,8 +26,6 @@ type Script struct {
 
 // File returns the script in a file, one without traits.
 func File(name string) *Script { return &Script{Text: lua.File(name)} }
-
-var readClock = File("read_clock.lua")
 
 // once is a command that go-redis sends at most once. A retry of go-redis cannot be
 // distinguished from a first attempt: a release whose reply was lost would return as the
@@ -109,10 +104,8 @@ func (c *Call) command(ctx context.Context, d *deadline, bySource bool) *once {
 
 // deadline is the deadline of a request as deadline.lua takes it.
 type deadline struct {
-	by      string   // µs since 1970 by the node's clock
-	most    string   // for how many µs from its sending it may lie ahead, by any clock
-	reading *Reading // by which it was computed
-	stale   bool     // the reading is to be renewed
+	by   string // µs since 1970 by the node's clock
+	most string // for how many µs from its sending it may lie ahead, by any clock
 }
 
 // endless is the deadline of a request that never arrives late.
@@ -122,12 +115,9 @@ var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.F
 // deadline. go-redis may repeat it as it repeats the rest.
 func (c *Call) Command(ctx context.Context) *redis.Cmd { return &c.command(ctx, &endless, true).Cmd }
 
-// lateTries is how often a request is sent that arrives late within its context's time:
-// the node's clock was set, or another node serves the key now.
-const lateTries = 3
-
-// errLate is the error of a request that arrived after its deadline each time.
-var errLate = fault.Passing(errors.New("the request arrived after its deadline"), false)
+// tooLate is the reply to a request whose deadline has passed, also to one with a run of its
+// own, there in an array. It has done nothing.
+const tooLate = "late"
 
 // late reports whether a script did nothing because its deadline had passed.
 func late(reply any) bool {
@@ -140,96 +130,3 @@ type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error        { return e.error }
 func (e notSentError) Is(target error) bool { return target == driver.ErrNotDone }
-
-// request is one call, and its reply once it is done.
-type request struct {
-	ctx context.Context
-	*Call
-	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
-	reply any           // or an error
-
-	members []*request // of a shared run, which has no done; else nil
-
-	// Of the latest attempt:
-
-	node *node    // nil if it is not known yet, or any more
-	by   deadline // zero if the script needs none
-	cmd  *once
-}
-
-// prepare makes the command of the next attempt, with the deadline of the request's context by
-// the node's clock, rounded up.
-func (t *Transport) prepare(r *request) (err error) {
-	r.cmd = r.command(r.ctx, &r.by, false)
-	if !r.Script.Text().Timely {
-		return nil
-	}
-	if r.node == nil {
-		r.node = t.node(r.Call)
-	}
-	clock, now := &r.node.clock, time.Now()
-	reading := clock.reading.Load()
-	if reading == nil || now.Sub(reading.Sent) >= readingLife {
-		if reading, err = clock.read(t, r); err != nil {
-			return err
-		}
-		now = time.Now()
-	}
-	by, bounded := r.ctx.Deadline()
-	if !bounded {
-		by = now.Add(unboundedRequest)
-	}
-	r.by.reading, r.by.stale = reading, now.Sub(reading.Sent) >= freshReading
-	r.by.by = strconv.FormatInt(min(reading.At.Add(by.Sub(reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
-	r.by.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
-	return nil
-}
-
-// result returns the reply once the command has run. tardy means that the request arrived
-// late and has no reply.
-func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
-	if err := r.cmd.Err(); err != nil {
-		err = fault.Classify(err)
-		t.Doubt(err)
-		return nil, false, err
-	}
-	reply = r.cmd.Val()
-	if r.by.reading != nil && late(reply) {
-		r.node.clock.forget(r.by.reading)
-		r.node = nil
-		return nil, true, nil
-	}
-	return reply, false, nil
-}
-
-// runOne sends one request without others.
-func (t *Transport) runOne(r *request) (any, error) {
-	return t.retryLate(r, func() {
-		if r.by.stale {
-			t.exec(r.ctx, []*request{r})
-			return
-		}
-		if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
-			r.cmd = r.command(r.ctx, &r.by, true)
-			_ = t.client.Process(r.ctx, r.cmd) // the command has its error
-		}
-	})
-}
-
-// retryLate sends a request, and repeats that if it was late.
-func (t *Transport) retryLate(r *request, send func()) (any, error) {
-	for range lateTries {
-		if err := t.prepare(r); err != nil {
-			return nil, err
-		}
-		send()
-		reply, tardy, err := t.result(r)
-		if !tardy {
-			return reply, err
-		}
-		if r.ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, errLate
-}

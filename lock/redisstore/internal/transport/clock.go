@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,16 +20,7 @@ import (
 // reading's round trip.
 type serverClock struct {
 	reading atomic.Pointer[Reading] // the latest; nil if it proved wrong
-
-	mu    sync.Mutex
-	query *clockQuery // guarded by mu; the one in flight, or nil
-}
-
-// clockQuery is a query for a node's clock. Its result is set when done is closed.
-type clockQuery struct {
-	done    chan struct{}
-	reading *Reading
-	err     error
+	queries queries[*Reading]
 }
 
 // Reading is one reading of a node's clock, which was made at an unknown instant of the round
@@ -55,19 +45,15 @@ const (
 	// readingError is by how much a node's clock may be ahead of its estimate: a
 	// slowReading, and the clock's drift within readingLife.
 	readingError = time.Second
-	// unboundedRequest is the deadline of a request whose context has none.
-	unboundedRequest = 10 * time.Second
 )
 
-// read queries the node, on behalf of a request to it.
-//
-// The query outlives a request whose context ends meanwhile. Otherwise a request with
-// little time, on a connection that has yet to be made, would fail each time and close
-// the connection.
-func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
-	ctx := r.ctx
+// current returns a reading for a request to the node, with the context and a key of that.
+func (c *serverClock) current(ctx context.Context, n *nodes, key string) (*Reading, error) {
+	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
+		return r, nil
+	}
 	for {
-		q, own := c.ask(ctx, t, r.key())
+		q, own := c.queries.ask(ctx, &n.background, func(ctx context.Context) (*Reading, error) { return c.read(ctx, n, key) })
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -75,11 +61,11 @@ func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
 		}
 		switch {
 		case q.err == nil:
-			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.reading.Took && q.reading.Took > slowReading {
+			if by, ok := ctx.Deadline(); ok && time.Until(by) < q.result.Took && q.result.Took > slowReading {
 				return nil, notSentError{fmt.Errorf("%w: the request would not be answered in time: a round trip took %v",
-					driver.ErrUnavailable, q.reading.Took.Round(time.Millisecond))}
+					driver.ErrUnavailable, q.result.Took.Round(time.Millisecond))}
 			}
-			return q.reading, nil
+			return q.result, nil
 		case own || fault.Silent(q.err):
 			return nil, notSentError{q.err}
 		}
@@ -87,57 +73,23 @@ func (c *serverClock) read(t *Transport, r *request) (*Reading, error) {
 	}
 }
 
-// leastQuery is the shortest timeout of a query.
-const leastQuery = time.Second
-
-// ask returns the query in flight, or a new one, for which own is true.
-func (c *serverClock) ask(ctx context.Context, t *Transport, key string) (q *clockQuery, own bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.query != nil {
-		return c.query, false
-	}
-	q = &clockQuery{done: make(chan struct{})}
-	c.query = q
-	ctx, cancel := outliving(ctx)
-	t.Go(func() {
-		defer cancel()
-		c.answer(ctx, t, key, q)
-	})
-	return q, true
-}
-
-// outliving returns the context of a query on which further requests wait: it lasts for
-// leastQuery at least, and does not end when ctx is cancelled.
-func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
-	by := time.Now().Add(leastQuery)
-	if deadline, ok := ctx.Deadline(); !ok {
-		by = time.Now().Add(unboundedRequest)
-	} else if deadline.After(by) {
-		by = deadline
-	}
-	return context.WithDeadline(context.WithoutCancel(ctx), by)
-}
-
-// answer queries the node, and sets the query's result.
-func (c *serverClock) answer(ctx context.Context, t *Transport, key string, q *clockQuery) {
+// read queries the node.
+func (c *serverClock) read(ctx context.Context, n *nodes, key string) (*Reading, error) {
 	asked := time.Now()
 	cmd := newClockCall(key).command(ctx, nil, true)
-	err := t.client.Process(ctx, cmd)
-	if err == nil {
-		q.reading, err = newReading(asked, cmd.Val())
-	} else {
+	if err := n.client.Process(ctx, cmd); err != nil {
 		err = fault.Classify(err)
-		t.Doubt(err)
+		n.Doubt(err)
+		return nil, err
 	}
-	if q.err = err; err == nil {
-		c.reading.Store(q.reading)
+	r, err := newReading(asked, cmd.Val())
+	if err == nil {
+		c.reading.Store(r)
 	}
-	c.mu.Lock()
-	c.query = nil
-	c.mu.Unlock()
-	close(q.done)
+	return r, err
 }
+
+var readClock = File("read_clock.lua")
 
 // newClockCall returns the call that reads the clock of the node which has the key.
 func newClockCall(key string) *Call { return &Call{Script: readClock, Keys: []any{key}} }
@@ -167,18 +119,3 @@ func (c *serverClock) renew(r *Reading, asked time.Time, reply any) {
 // forget discards the reading r, by which a request was late, so that the node is queried
 // again.
 func (c *serverClock) forget(r *Reading) { c.reading.CompareAndSwap(r, nil) }
-
-// LastReading returns the last reading of a node's clock. It keeps this one if there was none.
-// ok is false for a reading that took too long to compare.
-func (t *Transport) LastReading(node string, now Reading) (last Reading, ok bool) {
-	if t.cluster == nil {
-		node = ""
-	}
-	clock := &t.nodeAt(node).clock
-	r := clock.reading.Load()
-	if r == nil {
-		clock.reading.CompareAndSwap(nil, &now)
-		return last, false
-	}
-	return *r, r.Took <= slowReading
-}

@@ -18,20 +18,12 @@ import (
 // would put the locks of all nodes together.
 type nodes struct {
 	background
+	client  redis.UniversalClient
 	single  *redis.Client        // nil for a cluster
 	cluster *redis.ClusterClient // nil for one server
 
-	known atomic.Bool // for good: go-redis keeps a topology until it has another
-
-	searching sync.Mutex
-	pending   *search // guarded by searching; the one in flight, or nil
-}
-
-// search is a search for the masters of a cluster. Its result is set when done is closed.
-type search struct {
-	done    chan struct{}
-	masters []*redis.Client
-	err     error
+	known    atomic.Bool // for good: go-redis keeps a topology until it has another
+	searches queries[[]*redis.Client]
 }
 
 const (
@@ -86,44 +78,24 @@ func (n *nodes) Masters(ctx context.Context) ([]*redis.Client, error) {
 	if n.cluster == nil {
 		return []*redis.Client{n.single}, nil
 	}
-	q := n.search(ctx)
+	q, _ := n.searches.ask(ctx, &n.background, n.search)
 	select {
 	case <-q.done:
-		return q.masters, fault.Classify(q.err)
+		return q.result, fault.Classify(q.err)
 	case <-ctx.Done():
 		return nil, fault.Classify(ctx.Err())
 	}
 }
 
-// search returns the search in flight, or a new one.
-func (n *nodes) search(ctx context.Context) *search {
-	n.searching.Lock()
-	defer n.searching.Unlock()
-	if n.pending != nil {
-		return n.pending
+// search searches for the masters of a cluster. go-redis asks one node after the other, each for
+// as long as ctx allows, so that one that does not answer could use up the time of all requests.
+// The first answer ends the search.
+func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
+	type answer struct {
+		masters []*redis.Client
+		err     error
 	}
-	q := &search{done: make(chan struct{})}
-	n.pending = q
-	ctx, cancel := outliving(ctx)
-	n.Go(func() {
-		defer cancel()
-		n.ask(ctx, q)
-		if q.err == nil {
-			n.known.Store(true)
-		}
-		n.searching.Lock()
-		n.pending = nil
-		n.searching.Unlock()
-		close(q.done)
-	})
-	return q
-}
-
-// ask sets the result of a search. go-redis asks one node after the other, each for as long
-// as ctx allows, so that one that does not answer could use up the time of all requests. The
-// first answer ends the search.
-func (n *nodes) ask(ctx context.Context, q *search) {
-	answers := make(chan search, maxAsked)
+	answers := make(chan answer, maxAsked)
 	again := time.NewTicker(askAnotherAfter)
 	defer again.Stop()
 	for asked := 0; ; {
@@ -131,17 +103,18 @@ func (n *nodes) ask(ctx context.Context, q *search) {
 			asked++
 			n.Go(func() {
 				masters, err := n.loadMasters(ctx)
-				answers <- search{masters: masters, err: err}
+				answers <- answer{masters, err}
 			})
 		}
 		select {
-		case a := <-answers:
-			q.masters, q.err = a.masters, a.err
-			return
+		case first := <-answers:
+			if first.err == nil {
+				n.known.Store(true)
+			}
+			return first.masters, first.err
 		case <-again.C:
 		case <-ctx.Done():
-			q.err = ctx.Err()
-			return
+			return nil, ctx.Err()
 		}
 	}
 }

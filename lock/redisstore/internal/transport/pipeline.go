@@ -1,14 +1,6 @@
 package transport
 
-import (
-	"context"
-	"slices"
-	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
-)
+import "context"
 
 // RunAll runs calls in one pipeline, bounded by ctx, and returns their replies, each of which
 // may be an error.
@@ -66,37 +58,4 @@ func (t *Transport) runPipeline(ctx context.Context, requests []*request) (again
 		}
 	}
 	return again
-}
-
-// exec sends the requests in one pipeline, and sets their commands. Those whose script the
-// server did not know are repeated in a second pipeline.
-func (t *Transport) exec(ctx context.Context, requests []*request) {
-	pipe := t.client.Pipeline()
-	for _, r := range requests {
-		_ = pipe.Process(ctx, r.cmd)
-	}
-	old, asked := slices.IndexFunc(requests, func(r *request) bool { return r.by.stale }), time.Now()
-	var clock *once
-	if old >= 0 {
-		clock = newClockCall(requests[old].key()).command(ctx, nil, true)
-		_ = pipe.Process(ctx, clock)
-	}
-	execute(ctx, pipe)
-	if old >= 0 && clock.Err() == nil {
-		requests[old].node.clock.renew(requests[old].by.reading, asked, clock.Val())
-	}
-	for _, r := range requests {
-		if fault.NoScript(r.cmd.Err()) {
-			r.cmd = r.command(ctx, &r.by, true)
-			_ = pipe.Process(ctx, r.cmd)
-		}
-	}
-	execute(ctx, pipe)
-}
-
-// execute sends a pipeline, unless it is empty. Each command has its own error.
-func execute(ctx context.Context, pipe redis.Pipeliner) {
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx)
-	}
 }

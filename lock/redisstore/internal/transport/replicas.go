@@ -17,9 +17,10 @@ import (
 func (t *Transport) runReplicated(r *request) (any, error) {
 	var wait *redis.IntCmd
 	reply, err := t.retryLate(r, func() {
-		wait = t.granted(r, false)
+		wait = t.granted(r)
 		if fault.NoScript(r.cmd.Err()) {
-			wait = t.granted(r, true)
+			r.cmd = r.command(r.ctx, &r.by, true)
+			wait = t.granted(r)
 		}
 	})
 	if list, ok := reply.([]any); !ok || len(list) == 0 || list[0] != int64(1) {
@@ -37,9 +38,8 @@ func (t *Transport) runReplicated(r *request) (any, error) {
 
 // granted sends the call and a WAIT behind it on one connection, to the server that has
 // the keys: the cluster client would send WAIT to any node.
-func (t *Transport) granted(r *request, bySource bool) (wait *redis.IntCmd) {
+func (t *Transport) granted(r *request) (wait *redis.IntCmd) {
 	ctx := r.ctx
-	r.cmd = r.command(ctx, &r.by, bySource)
 	master, err := t.Master(ctx, r.key())
 	if err != nil {
 		r.cmd.SetErr(err)

@@ -15,10 +15,6 @@ import (
 // needs a run of its own.
 const setApart = "apart"
 
-// tooLate is the reply to a request whose deadline has passed, also to one with a run of its
-// own, there in an array. It has done nothing.
-const tooLate = "late"
-
 // unsharedFor is how long a server gets no shared runs after it has refused one for a
 // reason that may be lasting.
 const unsharedFor = time.Minute

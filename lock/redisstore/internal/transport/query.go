@@ -1,0 +1,56 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// queries are the queries for one thing, of which one is in flight at a time.
+type queries[T any] struct {
+	mu       sync.Mutex
+	inFlight *query[T] // guarded by mu; or nil
+}
+
+// query is a query on which requests wait. Its result is set when done is closed.
+type query[T any] struct {
+	done   chan struct{}
+	result T
+	err    error
+}
+
+const (
+	// leastQuery is the shortest timeout of a query.
+	leastQuery = time.Second
+	// unboundedRequest is the deadline of a request whose context has none.
+	unboundedRequest = 10 * time.Second
+)
+
+// ask returns the query in flight, or a new one, for which own is true. It lasts for leastQuery at
+// least, and does not end when ctx is cancelled: otherwise a request with little time, on a
+// connection that has yet to be made, would fail each time and close the connection.
+func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Context) (T, error)) (one *query[T], own bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight != nil {
+		return q.inFlight, false
+	}
+	one = &query[T]{done: make(chan struct{})}
+	q.inFlight = one
+	by := time.Now().Add(leastQuery)
+	if deadline, ok := ctx.Deadline(); !ok {
+		by = time.Now().Add(unboundedRequest)
+	} else if deadline.After(by) {
+		by = deadline
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
+	b.Go(func() {
+		defer cancel()
+		one.result, one.err = run(ctx)
+		q.mu.Lock()
+		q.inFlight = nil
+		q.mu.Unlock()
+		close(one.done)
+	})
+	return one, true
+}
