@@ -31,8 +31,8 @@ func skipsDeadWaiters(b *bench) {
 	holder, theirs := b.store(), b.store()
 	dead, kill := b.Kill(b.T)
 	b.granted(holder, b.hold("a", "holder:1"))
-	b.queued(dead, "dead:1")
-	notices := b.queued(theirs, "next:1")
+	b.queued(dead, b.waiting("a", "dead:1"))
+	notices := b.queued(theirs, b.waiting("a", "next:1"))
 	kill()
 	for len(notices) > 0 { // those of the subscription
 		<-notices
@@ -57,15 +57,28 @@ func skipsDeadWaiters(b *bench) {
 	}
 }
 
-// queued has an owner wait for "a" as a mutex, which another owner holds. It returns the
-// notices.
-func (b *bench) queued(s driver.Store, owner string) <-chan driver.Notice {
+// A waiter to which a release grants the lock has it for its provisional TTL, unless it renews it.
+func endsGrantsThatAreNotRenewed(b *bench) {
+	if b.suite.Unclocked {
+		b.Skip("the grant lasts until its process has died for a TTL")
+	}
+	holder, theirs := b.store(), b.store()
+	b.granted(holder, b.hold("a", "holder:1"))
+	gone := b.waiting("a", "gone:1")
+	gone.Queue.Provisional = ttl
+	b.queued(theirs, gone)
+	b.release(holder, b.holding("a", "holder:1", 0), true)
+	time.Sleep(b.over(ttl))
+	b.granted(holder, b.hold("a", "next:1"))
+}
+
+// queued has an owner wait for a mutex, which another owner holds. It returns the notices.
+func (b *bench) queued(s driver.Store, h *driver.Hold) <-chan driver.Notice {
 	b.Helper()
-	h := b.waiting("a", owner)
 	notices := make(chan driver.Notice, 100)
 	sub, err := s.Subscribe(b.Context(), h, func(n driver.Notice) { notices <- n })
 	if err != nil {
-		b.Fatalf("subscribe %s: %v", owner, err)
+		b.Fatalf("subscribe %s: %v", h.Owner, err)
 	}
 	b.Cleanup(sub.Close)
 	b.refused(s, h)

@@ -765,12 +765,12 @@ func renewsEachPermitByItself(b *bench) {
 	for _, name := range []string{"a", "b"} {
 		b.count(s, name, "set:"+name, driver.CountCreate, 2, done(2))
 	}
-	b.granted(s, lasting(b.permit("b", 4), 10*time.Millisecond))
-	time.Sleep(50 * time.Millisecond)
 	ttl := 2 * ttl // which the requests before the renewal do not take on a busy machine
 	b.granted(s, lasting(b.permit("a", 1), ttl))
 	b.granted(s, lasting(b.permit("a", 2), ttl))
 	b.granted(s, lasting(b.permit("b", 3), ttl))
+	b.granted(s, lasting(b.permit("b", 4), 10*time.Millisecond))
+	time.Sleep(50 * time.Millisecond) // no other request reclaims it before its renewal
 	renewed := renewals(b.permit("a", 1), b.permit("b", 3))
 	b.renew(s, append(renewed, renewals(b.permit("b", 4), b.permit("a", 9))...),
 		renewal.Renewed, renewal.Renewed, renewal.Gone, renewal.Gone)

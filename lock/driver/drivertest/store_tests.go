@@ -47,6 +47,7 @@ var storeTests = []test{
 // queueTests check the queue of a mutex's waiters.
 var queueTests = []test{
 	{"SkipsDeadWaiters", dead(skipsDeadWaiters)},
+	{"EndsGrantsThatAreNotRenewed", endsGrantsThatAreNotRenewed},
 }
 
 // hold returns the request of an owner for one hold, which does not end by itself while
@@ -242,8 +243,13 @@ func tokensGrow(b *bench) {
 		if i%2 == 1 {
 			s = theirs
 		}
-		check(b.granted(s, b.hold("a", owner)).Token)
+		h := b.hold("a", owner)
+		h.Queue.Reserve = 1000
+		answer := b.granted(s, h)
+		check(answer.Token)
+		last += answer.Reserved
 		b.release(s, b.holding("a", owner, 0), true)
+		time.Sleep(100 * time.Microsecond) // in which fewer tokens than that are free, in virtual time
 	}
 	b.granted(mine, b.brief("a", "dead:1"))
 	time.Sleep(b.over(ttl))
