@@ -75,6 +75,26 @@ func TestRunInAFolder(t *testing.T) {
 	p.RequireOneLine("open to other users (mode 755)")
 }
 
+// Only run creates a folder that is named: in an empty one, made by a mistyped name, every lock
+// would look free.
+func TestLookupsOfAMissingFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir() + "/locks"
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"watch", "-n", "1"}, {"inspect", "job"}, {"unlock", "--force", "job"}} {
+		p := commandtest.Start(t, nil, append(args, "--dir", folder)...)
+		assert.Equal(t, exit.Usage, p.Wait(), args)
+		p.RequireOneLine(folder + ": no such file or directory")
+		assert.NoDirExists(t, folder, args)
+	}
+	p := commandtest.Start(t, nil, runLock("job", sh("true"), "--dir", folder)...)
+	require.Equal(t, exit.OK, p.Wait())
+	p = commandtest.Start(t, nil, "ls", "--dir", folder)
+	assert.Equal(t, exit.OK, p.Wait())
+	// The folder of a command line without names cannot be mistyped: it has no locks yet.
+	p = commandtest.Start(t, []string{defaultFolder + "=" + t.TempDir() + "/locks"}, "ls")
+	assert.Equal(t, exit.OK, p.Wait())
+}
+
 // A completion, for which a key is enough, makes no folder.
 func TestCompletionMakesNoFolder(t *testing.T) {
 	t.Parallel()

@@ -23,18 +23,15 @@ var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.
 type folderFlags struct {
 	path     string
 	all      *pflag.FlagSet // nil for a command whose locks need a server
-	existing bool           // it is not created
+	creates  bool           // a folder that is named is created
+	existing bool           // no folder is created
 }
 
-// RegisterFolder registers the flag of commands whose locks need no server.
-func (s *Flags) RegisterFolder(flags *pflag.FlagSet) {
-	s.folder.all = flags
+// RegisterFolder registers the flag of commands whose locks need no server. One that only reads
+// creates no folder that is named: in place of a mistyped one it would show that no lock is held.
+func (s *Flags) RegisterFolder(flags *pflag.FlagSet, creates bool) {
+	s.folder.all, s.folder.creates = flags, creates
 	flags.StringVar(&s.folder.path, "dir", "", "lock among this user's processes on this machine, in this `folder`, with no server (default without one: /tmp/leasewheel-UID)")
-}
-
-// inFolder reports whether the locks are in a folder: it is named, or no server is.
-func (f *folderFlags) inFolder(urls []string) bool {
-	return f.all != nil && (f.all.Changed("dir") || len(urls) == 0)
 }
 
 // openFolder returns the locks in a folder. What belongs to a server is refused: its URL may have
@@ -56,7 +53,7 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	if !named {
 		path = DefaultFolder()
 	}
-	if _, err := os.Stat(path); err != nil && s.folder.existing {
+	if _, err := os.Stat(path); err != nil && (s.folder.existing || named && !s.folder.creates) {
 		return nil, err
 	}
 	store, err := filestore.New(path)

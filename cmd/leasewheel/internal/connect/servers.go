@@ -26,7 +26,7 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	switch {
 	case err != nil:
 		return nil, err
-	case s.folder.inFolder(urls):
+	case s.folder.all != nil && (s.folder.all.Changed("dir") || len(urls) == 0):
 		return s.openFolder(urls, c)
 	case len(urls) == 0:
 		return nil, errNoServer

@@ -39,7 +39,7 @@ func (l *lookup) register(cmd *cobra.Command, jsonUsage string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&l.json, "json", false, jsonUsage)
-	l.flags.RegisterFolder(flags)
+	l.flags.RegisterFolder(flags, false)
 	l.flags.Register(flags)
 	l.stored.Register(flags)
 }

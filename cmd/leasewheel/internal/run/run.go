@@ -171,7 +171,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&r.label, "label", "", "`TEXT` about this run that ls and inspect show (default: COMMAND's name)")
 	flags.BoolVar(&r.keepStore, "keep-store", false, "leave LEASEWHEEL_STORE in COMMAND's environment")
 	flags.BoolVarP(&r.verbose, "verbose", "v", false, "report progress on standard error")
-	r.server.RegisterFolder(flags)
+	r.server.RegisterFolder(flags, true)
 	r.server.Register(flags)
 	r.stored.Register(flags)
 	flags.Lookup("wait").DefValue, flags.Lookup("grace").DefValue, flags.Lookup("max-hold").DefValue = "", "", ""
