@@ -469,6 +469,26 @@ func do(t *testing.T, s *redistest.Server, args ...any) {
 	require.NoError(t, s.Client(t).Do(t.Context(), args...).Err())
 }
 
+// A request for which the client may make no connection was not sent.
+func TestRequestWithoutAConnectionIsNotDone(t *testing.T) {
+	t.Parallel()
+	options := locktest.Start(t).Client(t).Options()
+	options.PoolSize, options.MaxActiveConns, options.ContextTimeoutEnabled = 2, 1, true
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := redisstore.New(client, redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	only := client.Conn()
+	require.NoError(t, only.Ping(t.Context()).Err())
+	_, err = store.Release(t.Context(), mutexOf("a", 1))
+	require.ErrorIs(t, err, redis.ErrPoolExhausted)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NoError(t, only.Close())
+	_, err = store.Release(t.Context(), mutexOf("a", 1))
+	require.NoError(t, err)
+}
+
 // Every refusal in the documentation of Redis has its class. Temporary ones are waited out,
 // as long as the request has time.
 func TestRefusals(t *testing.T) {

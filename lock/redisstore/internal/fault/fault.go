@@ -137,7 +137,7 @@ func Classify(err error) error {
 	}
 	closed := errors.Is(err, redis.ErrClosed)
 	var op *net.OpError
-	unsent := closed || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
+	unsent := closed || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.As(err, &op) && op.Op == "dial"
 	return &Error{Err: err, passing: !closed, done: !unsent}
 }
 
