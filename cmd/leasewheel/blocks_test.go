@@ -310,7 +310,7 @@ func TestUsageBlocks(t *testing.T) {
 // arguments, and returns it.
 func checkFlags(t *testing.T, document, line string) *cobra.Command {
 	t.Helper()
-	tree := root.NewCommand()
+	tree := root.NewCommand("leasewheel")
 	tree.InitDefaultCompletionCmd()
 	command, rest, err := tree.Find(strings.Fields(line)[1:])
 	if !assert.NoError(t, err, "%s: %s", document, line) {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		connect.LogTo = func(*slog.Logger) {}
 		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
 	}
-	commandtest.Main(m, func() *cobra.Command { return root.NewCommand() }, inTests, func() {
+	commandtest.Main(m, func() *cobra.Command { return root.NewCommand("leasewheel") }, inTests, func() {
 		limit, err := time.ParseDuration(os.Getenv(requestsTake))
 		if err != nil {
 			limit = processRequests

@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(exit.Execute(root.NewCommand(), os.Args[1:], os.Stderr))
+	os.Exit(exit.Execute(root.NewCommand("leasewheel"), os.Args[1:], os.Stderr))
 }

@@ -26,7 +26,7 @@ func readme(t *testing.T) string {
 func TestReadmeNamesTheCommands(t *testing.T) {
 	text := readme(t)
 	overview := regexp.MustCompile(`(?m)^leasewheel [a-z]+`).FindAllString(text, -1)
-	for _, command := range root.NewCommand().Commands() {
+	for _, command := range root.NewCommand("leasewheel").Commands() {
 		if !command.Hidden {
 			assert.Contains(t, overview, "leasewheel "+command.Name())
 		}

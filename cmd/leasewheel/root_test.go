@@ -70,7 +70,7 @@ func eachCommand(f func(*cobra.Command)) {
 			walk(sub)
 		}
 	}
-	tree := root.NewCommand()
+	tree := root.NewCommand("leasewheel")
 	tree.InitDefaultHelpCmd()
 	walk(tree)
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,7 +24,6 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
-	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +33,7 @@ func TestMain(m *testing.M) {
 			connect.RequestTimeout = commandtest.Patience
 		}
 	}
-	commandtest.Main(m, func() *cobra.Command { return root.NewCommand() }, patient, patient)
+	commandtest.Main(m, newCommand, patient, patient)
 }
 
 // impatient, set in the environment of a process that the tests start, gives its requests the
@@ -135,6 +133,17 @@ func TestCommandsOnEtcd(t *testing.T) {
 		require.NoError(t, p.Stdin.Close())
 		p.Wait()
 	}
+}
+
+// Shells complete this program, which hints name too, and not leasewheel.
+func TestNamesItself(t *testing.T) {
+	t.Parallel()
+	script := commandtest.Start(t, nil, "completion", "bash")
+	assert.Equal(t, exit.OK, script.Wait())
+	assert.Contains(t, script.Stdout.String(), "complete -o default -F __start_leasewheel-etcd leasewheel-etcd\n")
+	refused := commandtest.Call(t, nil, "run")
+	assert.Equal(t, exit.Usage, refused.Wait())
+	assert.Contains(t, refused.Stderr.String(), "leasewheel-etcd run --help")
 }
 
 // What etcd cannot do, and a URL that is wrong, are refused in one line, without the password.

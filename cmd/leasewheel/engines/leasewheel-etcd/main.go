@@ -6,6 +6,8 @@ package main
 import (
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
@@ -13,5 +15,7 @@ import (
 
 func main() {
 	connect.Register(etcd)
-	os.Exit(exit.Execute(root.NewCommand(), os.Args[1:], os.Stderr))
+	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
 }
+
+func newCommand() *cobra.Command { return root.NewCommand("leasewheel-etcd") }

@@ -63,6 +63,17 @@ func TestCommandsOnPostgres(t *testing.T) {
 	}
 }
 
+// Shells complete this program, which hints name too, and not leasewheel.
+func TestNamesItself(t *testing.T) {
+	t.Parallel()
+	script := commandtest.Start(t, nil, "completion", "bash")
+	assert.Equal(t, exit.OK, script.Wait())
+	assert.Contains(t, script.Stdout.String(), "complete -o default -F __start_leasewheel-postgres leasewheel-postgres\n")
+	refused := commandtest.Call(t, nil, "run")
+	assert.Equal(t, exit.Usage, refused.Wait())
+	assert.Contains(t, refused.Stderr.String(), "leasewheel-postgres run --help")
+}
+
 // What a server of PostgreSQL cannot do, and a URL that is wrong, are refused in one line, without the password.
 func TestRefusals(t *testing.T) {
 	t.Parallel()

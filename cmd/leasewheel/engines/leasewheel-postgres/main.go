@@ -16,4 +16,4 @@ func main() {
 	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
 }
 
-func newCommand() *cobra.Command { return root.NewCommand(newSQLCommand()) }
+func newCommand() *cobra.Command { return root.NewCommand("leasewheel-postgres", newSQLCommand()) }

@@ -30,7 +30,7 @@ func TestFlagValuesAreInTheHelp(t *testing.T) {
 			}
 		}
 	}
-	visit(NewCommand())
+	visit(NewCommand("leasewheel"))
 	for name := range flagValues {
 		assert.True(t, used[name], "--%s is no flag", name)
 	}

@@ -35,12 +35,13 @@ Exit codes, of which each command's help lists its own:
   126, 127  run: the command cannot be executed, or was not found
   128+N     signal N ended it`
 
-// NewCommand assembles the command tree. Each subcommand lives in the package of its
-// name, and its constructor is listed here; further ones are those of an engine.
-func NewCommand(further ...*cobra.Command) *cobra.Command {
+// NewCommand assembles the command tree of a program, whose name hints and completion scripts have.
+// Each subcommand lives in the package of its name, and its constructor is listed here; further ones
+// are those of an engine.
+func NewCommand(program string, further ...*cobra.Command) *cobra.Command {
 	showVersion := false
 	root := &cobra.Command{
-		Use:   "leasewheel",
+		Use:   program,
 		Short: "Locks that stay held, timers that can be trusted",
 		Long:  rootLong,
 		Args: func(cmd *cobra.Command, args []string) error {
