@@ -21,11 +21,11 @@ type folder struct {
 
 // openFolder opens a folder, and creates it if need be. Another user could put symbolic links or
 // pipes into one that is not this user's alone.
-func openFolder(path string) (dir int, err error) {
+func openFolder(path string) (_ int, err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return 0, err
 	}
-	dir, err = unix.Open(filepath.Clean(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(filepath.Clean(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("is no folder, or a symbolic link: %w", err)
 	}

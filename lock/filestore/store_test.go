@@ -283,11 +283,9 @@ func TestARemovedFile(t *testing.T) {
 		waiting <- second
 	}()
 	for opened := 0; opened < 2; { // the second waits, or will
-		links, err := filepath.Glob("/proc/self/fd/*")
-		require.NoError(t, err)
 		opened = 0
-		for _, link := range links {
-			if target, _ := os.Readlink(link); strings.HasSuffix(target, path) {
+		for _, target := range openFiles(t) {
+			if strings.HasSuffix(target, path) {
 				opened++
 			}
 		}
@@ -302,6 +300,17 @@ func TestARemovedFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "content", string(third.content))
 	third.close()
+}
+
+// openFiles returns the paths of the files that this process has open.
+func openFiles(t *testing.T) (paths []string) {
+	links, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, link := range links {
+		path, _ := os.Readlink(link) // it may be closed since
+		paths = append(paths, path)
+	}
+	return paths
 }
 
 func mustSystem(t testing.TB) system {
@@ -511,9 +520,17 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "open"), 0o700))
 	require.NoError(t, os.Chmod(filepath.Join(parent, "open"), 0o755)) //nolint:gosec // it is refused; the umask may be stricter
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
+	stdin, err := os.Readlink("/proc/self/fd/0")
+	require.NoError(t, err)
 	for name, message := range map[string]string{"link": "a symbolic link", "link/": "a symbolic link", "open": "open to other users", "file": "not a directory"} {
 		_, err := New(parent + "/" + name)
 		require.ErrorContains(t, err, message)
+		still, err := os.Readlink("/proc/self/fd/0") // the descriptor of an error's zero
+		require.NoError(t, err)
+		require.Equal(t, stdin, still)
+		for _, open := range openFiles(t) {
+			require.False(t, strings.HasPrefix(open, parent), open)
+		}
 	}
 	require.ErrorContains(t, private(uint32(os.Geteuid()+1), unix.S_IFDIR|0o700), "belongs to user") //nolint:gosec // a user's id
 	require.ErrorContains(t, local(unix.NFS_SUPER_MAGIC), "NFS")
