@@ -138,12 +138,7 @@ func TestCommandsOnEtcd(t *testing.T) {
 // Shells complete this program, which hints name too, and not leasewheel.
 func TestNamesItself(t *testing.T) {
 	t.Parallel()
-	script := commandtest.Start(t, nil, "completion", "bash")
-	assert.Equal(t, exit.OK, script.Wait())
-	assert.Contains(t, script.Stdout.String(), "complete -o default -F __start_leasewheel-etcd leasewheel-etcd\n")
-	refused := commandtest.Call(t, nil, "run")
-	assert.Equal(t, exit.Usage, refused.Wait())
-	assert.Contains(t, refused.Stderr.String(), "leasewheel-etcd run --help")
+	commandtest.RequireNamesItself(t, "leasewheel-etcd")
 }
 
 // What etcd cannot do, and a URL that is wrong, are refused in one line, without the password.

@@ -66,12 +66,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 // Shells complete this program, which hints name too, and not leasewheel.
 func TestNamesItself(t *testing.T) {
 	t.Parallel()
-	script := commandtest.Start(t, nil, "completion", "bash")
-	assert.Equal(t, exit.OK, script.Wait())
-	assert.Contains(t, script.Stdout.String(), "complete -o default -F __start_leasewheel-postgres leasewheel-postgres\n")
-	refused := commandtest.Call(t, nil, "run")
-	assert.Equal(t, exit.Usage, refused.Wait())
-	assert.Contains(t, refused.Stderr.String(), "leasewheel-postgres run --help")
+	commandtest.RequireNamesItself(t, "leasewheel-postgres")
 }
 
 // What a server of PostgreSQL cannot do, and a URL that is wrong, are refused in one line, without the password.

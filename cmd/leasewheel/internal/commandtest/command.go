@@ -281,6 +281,18 @@ func (p *Process) RequireReport(contains string) {
 	assert.NotContains(p.t, text, "goroutine ")
 }
 
+// RequireNamesItself asserts that shells complete the program under test by its own name, which its
+// hints have too.
+func RequireNamesItself(t *testing.T, program string) {
+	t.Helper()
+	script := Start(t, nil, "completion", "bash")
+	assert.Equal(t, exit.OK, script.Wait())
+	assert.Contains(t, script.Stdout.String(), "complete -o default -F __start_"+program+" "+program+"\n")
+	refused := Call(t, nil, "run")
+	assert.Equal(t, exit.Usage, refused.Wait())
+	assert.Contains(t, refused.Stderr.String(), " "+program+" run --help")
+}
+
 // Secret is the password in the tests' URLs. No output may contain it.
 const Secret = "hunter2"
 

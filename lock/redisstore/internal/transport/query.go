@@ -8,8 +8,8 @@ import (
 
 // queries are the queries for one thing, of which one is in flight at a time.
 type queries[T any] struct {
-	mu       sync.Mutex
-	inFlight *query[T] // guarded by mu; or nil
+	mu      sync.Mutex
+	running *query[T] // guarded by mu; nil if none is
 }
 
 // query is a query on which requests wait. Its result is set when done is closed.
@@ -32,11 +32,11 @@ const (
 func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Context) (T, error)) (one *query[T], own bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight != nil {
-		return q.inFlight, false
+	if q.running != nil {
+		return q.running, false
 	}
 	one = &query[T]{done: make(chan struct{})}
-	q.inFlight = one
+	q.running = one
 	by := time.Now().Add(leastQuery)
 	if deadline, ok := ctx.Deadline(); !ok {
 		by = time.Now().Add(unboundedRequest)
@@ -48,7 +48,7 @@ func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Co
 		defer cancel()
 		one.result, one.err = run(ctx)
 		q.mu.Lock()
-		q.inFlight = nil
+		q.running = nil
 		q.mu.Unlock()
 		close(one.done)
 	})
