@@ -335,6 +335,8 @@ func TestWorkerWithoutSubscription(t *testing.T) {
 			l.await(t, i+1)
 			time.Sleep(time.Second)
 		}
+		time.Sleep(100 * time.Millisecond) // to an instant at which no attempt is due
+		synctest.Wait()
 		stop()
 		require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 		assert.Equal(t, 1+int(time.Since(begun)/(5*time.Second)), strings.Count(said.String(), "no notice of messages"), "%s", &said)
