@@ -6,8 +6,7 @@
 -- include: queue.lua
 
 local id = ARGV[2]
-local r, damaged = read(id)
-if not r and not damaged then return 0 end
+if not read(id) then return 0 end
 if held(id) then return -1 end
 local _ = call('zrem', due, id) == 1 or call('zrem', leased, id) == 1 or call('zrem', dead, id)
 forget(id)

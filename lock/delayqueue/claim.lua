@@ -57,13 +57,13 @@ end
 for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 0, ARGV[7])) do
   call('zrem', leased, id)
   local r = read(id)
-  if r and exhausted(r) then
-    bury(id, r, ended(r))
-  elseif r then
-    schedule(id, r)
-  else
+  if not r or r.damaged then
     salvage(id)
     damaged = damaged + 1
+  elseif exhausted(r) then
+    bury(id, r, ended(r))
+  else
+    schedule(id, r)
   end
 end
 
@@ -74,13 +74,12 @@ for _, id in ipairs(call('zrangebyscore', leased, number(latestEnd + 1), '+inf',
 end
 for _, id in ipairs(call('zrangebyscore', due, number(latestDue + 1), '+inf', 'limit', 0, ARGV[7])) do
   local r = read(id)
-  if r then
-    r.due = math.min(r.due, latestDue)
-    schedule(id, r)
-  else
-    call('zrem', due, id)
+  if not r or r.damaged then
     salvage(id)
     damaged = damaged + 1
+  else
+    r.due = math.min(r.due, latestDue)
+    schedule(id, r)
   end
 end
 
@@ -111,16 +110,16 @@ local function claimDue()
     local payload, r = call('hget', payloads, id), read(id)
     if payload and #ids > 0 and #payload > room then break end
     call('zrem', due, id)
-    if payload and r and exhausted(r) then -- moved since its last lease ended
+    if not payload or not r or r.damaged then
+      salvage(id)
+      damaged = damaged + 1
+    elseif exhausted(r) then -- moved since its last lease ended
       bury(id, r, r.err ~= '' and r.err or ended(r))
-    elseif payload and r then
+    else
       r.attempt, r.token = r.attempt + 1, first + #ids
       ids[#ids + 1] = id
       write(id, r)
       deliver(id, payload, r)
-    else
-      salvage(id)
-      damaged = damaged + 1
     end
   end
   if #ids > 0 then call('set', counter, number(first + #ids - 1), 'px', ARGV[9]) end

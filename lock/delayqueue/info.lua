@@ -3,12 +3,8 @@
 -- describe returns a message as {id, state, at, attempt, token, put, due, error,
 -- payload}; at is its score in the zset of its state.
 local function describe(id)
-  local r, damaged = read(id)
-  if not r and not damaged then return nil end
-  if damaged then
-    r = blank()
-    r.err = 'another client has damaged its record'
-  end
+  local r = read(id)
+  if not r then return nil end
   local state, at = 'dead', call('zscore', dead, id)
   if not at then state, at = 'leased', held(id) end
   if not at then state, at = 'due', call('zscore', due, id) end

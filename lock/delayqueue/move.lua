@@ -2,7 +2,8 @@
 --
 -- ARGV  2 its id
 --       3 "at" or "in", 4 a ms
--- returns  1 moved, 0 no message has this id, -1 a worker has it, -2 it is dead
+-- returns  1 moved, 0 no message has this id, -1 a worker has it, -2 it is dead, also since its
+--          record was damaged
 
 -- include: queue.lua
 
@@ -12,6 +13,7 @@ if not r then return 0 end
 if held(id) then return -1 end
 if call('zscore', dead, id) then return -2 end
 allowWrites()
+if r.damaged then return salvage(id) and -2 or 0 end
 local before = head(due)
 call('zrem', leased, id)
 r.due = instant(ARGV[3], ARGV[4])

@@ -18,10 +18,9 @@ end
 local outcomes = {}
 for i = 3, #ARGV, 5 do
   local id, nonce = ARGV[i], ARGV[i + 3]
-  local known, damaged = read(id)
-  local outcome
-  if known or damaged then
-    outcome = known and known.nonce == nonce and 1 or 0
+  local known, outcome = read(id), nil
+  if known then
+    outcome = known.nonce == nonce and 1 or 0
   elseif room < 1 then
     outcome = -1
   else

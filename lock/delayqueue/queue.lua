@@ -40,22 +40,22 @@ end
 -- head returns the first score of a zset, or nil.
 local function head(zset) return bounded(call('zrange', zset, 0, 0, 'withscores')[2], latestDue) end
 
--- read returns a message's record, or nil; and also true for a damaged record.
+-- blank returns a record for a message whose own record was damaged.
+local function blank()
+  return {attempt = 0, token = 0, put = now, due = now, nonce = '-', err = 'another client has damaged its record', damaged = true}
+end
+
+-- read returns a message's record, or nil. A damaged one is blank.
 local function read(id)
   local text = call('hget', records, id)
   if not text then return nil end
-  if #text > longest then return nil, true end
-  local attempt, token, put, when, nonce, err = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local attempt, token, put, when, nonce, err = string.match(#text <= longest and text or '', '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   local r = {
     attempt = integer(attempt), token = integer(token), put = integer(put), due = integer(when),
     nonce = nonce, err = err,
   }
-  if not (r.attempt and r.token and r.put and r.due) then return nil, true end
-  return r
+  return r.attempt and r.token and r.put and r.due and r or blank()
 end
-
--- blank returns a record for a message whose own record was damaged.
-local function blank() return {attempt = 0, token = 0, put = now, due = now, nonce = '-', err = ''} end
 
 -- held returns when the lease of a message with a worker ends, or nil. A message whose
 -- lease has ended waits again, even before a claim reclaims it.
@@ -89,14 +89,17 @@ local function forget(id)
   call('hdel', records, id)
 end
 
--- salvage makes a message without a record a dead letter, if it has its payload, and
--- reports whether it has. The message is in no zset.
+-- salvage makes a waiting message without a record a dead letter, if it has its payload, and
+-- reports whether it has.
 local function salvage(id)
+  call('zrem', leased, id)
+  call('zrem', due, id)
   if not call('hget', payloads, id) then
     forget(id)
     return false
   end
-  bury(id, blank(), 'another client has damaged its record')
+  local r = blank()
+  bury(id, r, r.err)
   return true
 end
 

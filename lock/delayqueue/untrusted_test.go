@@ -129,6 +129,10 @@ func TestDamagedRecordLosesNoPayload(t *testing.T) {
 	require.NoError(t, client.HSet(t.Context(), keyOf("record"), "a", "inf inf inf inf inf").Err())
 	_, err := q.Put(t.Context(), message{ID: "a", Payload: []byte("other")})
 	require.ErrorIs(t, err, delayqueue.ErrDuplicate)
+	put(t, q, message{ID: "moved", Payload: []byte("work")})
+	require.NoError(t, client.HSet(t.Context(), keyOf("record"), "moved", "inf inf inf inf inf").Err())
+	require.ErrorIs(t, q.MoveIn(t.Context(), "moved", time.Hour), delayqueue.ErrDead)
+	require.Equal(t, map[string][]string{"due": {"a"}, "dead": {"moved"}}, whole(t, client))
 	l := newLog()
 	work(t, q, succeed, worker{Report: l.add})
 	eventually(t, "it is buried", func() bool {
