@@ -196,6 +196,25 @@ func TestWorkerOutlivesKeysOfOtherTypes(t *testing.T) {
 	l.await(t, 7)
 }
 
+// A user who may not publish puts and handles messages, which workers find by their polls.
+func TestWorkWithoutTheRightToPublish(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	q := open(t, client, config{Poll: 10 * time.Millisecond})
+	require.NoError(t, client.ACLSetUser(t.Context(), "default", "-publish").Err())
+	put(t, q, message{ID: "a"}, message{ID: "moved", Delay: time.Hour})
+	require.NoError(t, q.MoveIn(t.Context(), "moved", 0))
+	l := newLog()
+	work(t, q, func(_ context.Context, d *delivery) error {
+		if d.Attempt == 1 {
+			return delayqueue.RetryAfter(0, errFailed)
+		}
+		return nil
+	}, worker{Report: l.add})
+	assert.ElementsMatch(t, []string{"a retried", "moved retried", "a done", "moved done"}, outcomes(l.await(t, 4)))
+	assert.Empty(t, whole(t, client))
+}
+
 // evals returns how many scripts the server has run by their SHA-1.
 func evals(t testing.TB, client *redis.Client) (n int) {
 	t.Helper()
