@@ -115,15 +115,16 @@ func (w *worker) decide(st *settlement, err error) {
 	}
 }
 
-// settle sends a settlement to the server until it answers: while the lease lasts, and
-// [Config.RetryFor] longer unless the worker is ending. A settlement counts until another
-// worker claims the message.
+// settle sends a settlement to the server until it is accepted: while the lease lasts, and
+// [Config.RetryFor] longer unless the worker is ending. If the server refuses it and yet renews
+// the lease, settle gives up after a TTL. A settlement counts until another worker claims the
+// message.
 //
 // An earlier attempt whose reply was lost may have been applied. It was, if the message
 // has left this worker although its lease lasts.
 func (w *worker) settle(st settlement) Outcome {
 	defer st.release()
-	maybeApplied := false // by an earlier attempt
+	begun, maybeApplied := time.Now(), false // by an earlier attempt
 	var expired time.Time // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
@@ -136,7 +137,7 @@ func (w *worker) settle(st settlement) Outcome {
 			return st.as
 		case err == nil:
 			return Forfeited
-		case lost != nil && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && try > 5:
+		case lost != nil && (w.ending.Err() != nil || time.Since(expired) >= w.queue.config.RetryFor), !passing(err) && time.Since(begun) >= w.config.TTL:
 			w.queue.log.Warn("delayqueue: a message is handled again: its outcome did not reach the server",
 				"queue", w.queue.name, "id", st.ID, "outcome", st.as, "err", err)
 			return Forfeited

@@ -1,6 +1,7 @@
 package delayqueue_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,19 +21,25 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // outage fails requests while it is down, without sending them.
-type outage struct{ down atomic.Bool }
+type outage struct {
+	down atomic.Bool
+	as   error // io.EOF if nil
+}
+
+func (o *outage) err() error { return cmp.Or(o.as, io.EOF) }
 
 func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if o.down.Load() {
-			cmd.SetErr(io.EOF)
-			return io.EOF
+			cmd.SetErr(o.err())
+			return o.err()
 		}
 		return next(ctx, cmd)
 	}
@@ -42,9 +49,9 @@ func (o *outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if o.down.Load() {
 			for _, cmd := range cmds {
-				cmd.SetErr(io.EOF)
+				cmd.SetErr(o.err())
 			}
-			return io.EOF
+			return o.err()
 		}
 		return next(ctx, cmds)
 	}
@@ -121,6 +128,55 @@ func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
 		assert.Empty(t, whole(t, client))
+	})
+}
+
+// refusal is what a server replies.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// The outcome of a message counts once a server that refuses to write accepts it, while its lease
+// runs.
+func TestOutcomeOutlastsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := embedded(t)
+		away := &outage{as: refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}
+		client.AddHook(away)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		l := newLog()
+		work(t, q, func(context.Context, *delivery) error {
+			away.down.Store(true)
+			return nil
+		}, worker{Concurrency: 1, Report: l.add})
+		time.Sleep(delayqueue.DefaultTTL * 2 / 3)
+		assert.Empty(t, l.all())
+		away.down.Store(false)
+		time.Sleep(delayqueue.DefaultTTL)
+		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
+		assert.Empty(t, whole(t, client))
+	})
+}
+
+// A renewal of any configuration is for some dozens of messages.
+func TestRenewalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sizes := make(chan int, 1000)
+		q := open(t, embedded(t), config{Renewal: renewal.Config{
+			BatchSize: 1 << 16, Observer: &renewal.Observer{Batch: func(b renewal.Batch) { sizes <- b.Size }},
+		}})
+		put(t, q, numbered(300)...)
+		work(t, q, func(context.Context, *delivery) error {
+			time.Sleep(delayqueue.DefaultTTL)
+			return nil
+		}, worker{Concurrency: 300})
+		time.Sleep(2 * delayqueue.DefaultTTL)
+		require.NotEmpty(t, sizes)
+		for range len(sizes) {
+			assert.LessOrEqual(t, <-sizes, renewal.DefaultBatchSize)
+		}
 	})
 }
 

@@ -63,7 +63,7 @@ type Config struct {
 	// until Close or Shutdown.
 	Wheel *wheel.Wheel
 	// Renewal configures the watchdog that renews the workers' leases. Its Wheel and
-	// Logger are replaced by those of this Config.
+	// Logger are replaced by those of this Config, and its BatchSize has its default at most.
 	Renewal renewal.Config
 	// Logger receives the errors that no caller gets, from goroutines of its own; one that blocks
 	// misses some, and its panics are ignored. Default: nothing is logged.
@@ -238,7 +238,7 @@ func (q *Queue) start() (*engine, error) {
 		e.wheel, e.own = own, true
 	}
 	r := q.config.Renewal
-	r.Wheel, r.Logger = e.wheel, q.log.Logger
+	r.Wheel, r.Logger, r.BatchSize = e.wheel, q.log.Logger, min(r.BatchSize, renewal.DefaultBatchSize)
 	watchdog, err := renewal.New(leases{q}, r)
 	if err != nil {
 		if e.own {
