@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
@@ -144,16 +145,9 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	return l.acquire(&a)
 }
 
-// ownershipKey is the context key of an ownership.
-type ownershipKey struct {
-	locker *Locker
-	kind   driver.Kind
-	name   string
-}
-
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.
 func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
-	o, _ := ctx.Value(ownershipKey{l, kind, name}).(*ownership)
+	o, _ := ctx.Value(reentry.Key{Locker: l, Kind: kind, Name: name}).(*ownership)
 	return o
 }
 

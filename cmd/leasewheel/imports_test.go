@@ -44,23 +44,24 @@ var fences = map[string]fence{
 
 	// A lock means the same on every store: no go-redis.
 	"lock/driver": {own: []string{"timeout", "bucket", "wheel", "renewal"}, others: []string{"golang.org/x/"}},
-	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe"}, others: []string{"golang.org/x/"}},
+	"lock":        {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe"}, others: []string{"golang.org/x/"}},
 
 	// The suite for stores brings no server and no client into an engine's module.
 	"lock/driver/drivertest": {
-		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock"},
+		own:    []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock"},
 		others: []string{"golang.org/x/", "github.com/anishathalye/porcupine"}, tests: true,
 	},
 
 	// What users import for their own tests has no part of the suite, of redis-servers, or of
 	// the fault bench.
 	"lock/locktest": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock", "lock/internal/machine", "lock/memstore", "lock/redisstore", "lock/locktest/internal/network"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 
 	"lock/internal/backoff": {tests: true},
 	"lock/internal/logging": {others: []string{"golang.org/x/"}, tests: true},
+	"lock/internal/reentry": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
 	// The policies of retries are functions.
 	"lock/retry": {},
@@ -78,7 +79,7 @@ var fences = map[string]fence{
 	"lock/filestore": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/machine"}, others: []string{"golang.org/x/"}},
 
 	// The exporters of metrics are modules of their own.
-	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/internal/exporter": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 
 	// A store needs the contract of stores alone, not package lock.
 	"lock/redisstore": {
@@ -93,18 +94,18 @@ var fences = map[string]fence{
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock", "lock/redisstore"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock", "lock/redisstore"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 
 	// An election is held by a lock, on any store.
-	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/elect": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 
 	// Idempotent requests need locks of any store. Replies on Redis use its store, as a delay
 	// queue does.
-	"lock/idempotency": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
+	"lock/idempotency": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock"}, others: []string{"golang.org/x/"}},
 	"lock/idempotency/redisreplies": {
-		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/retry", "lock/observe", "lock", "lock/idempotency", "lock/redisstore"}, partsOfRedisstore...),
+		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging", "lock/internal/reentry", "lock/retry", "lock/observe", "lock", "lock/idempotency", "lock/redisstore"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
 

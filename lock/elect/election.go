@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 )
 
 // Errors of an election.
@@ -69,7 +70,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		return errors.New("elect: Options.Heartbeat does not suit an election: a leader has no Lease to call Beat of; use Options.Alive")
 	}
 	for {
-		lease, err := e.mutex.Lock(ctx)
+		lease, err := e.mutex.Lock(e.withoutMutex(ctx))
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -101,11 +102,11 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
 		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
 	}()
-	term, end := during(ctx, lease)
-	defer end(nil)
-	defer e.lead.begin(lease)()
+	term, end := lease.Within(ctx)
+	defer end()
+	defer e.lead.begin(e.withoutMutex(lease.Context()), lease)()
 	defer e.failStop.watch(e.mutex.Name(), lease)()
-	err = lead(term, lease.Token())
+	err = lead(e.withoutMutex(term), lease.Token())
 	repeats := func(end error) bool { return errors.Is(end, err) }
 	if ctx.Err() != nil && slices.ContainsFunc([]error{ErrResign, term.Err(), context.Cause(term), ctx.Err(), context.Cause(ctx)}, repeats) {
 		err = nil
@@ -113,17 +114,10 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 	return false, err
 }
 
-// during returns a context of parent that ends with the lease as well. It is not lease.Within, whose
-// context carries the ownership of the mutex, with which a candidate would lead at once, in the same
-// term.
-func during(parent context.Context, lease *lock.Lease) (ctx context.Context, end func(cause error)) {
-	ctx, cancel := context.WithCancelCause(parent)
-	held := lease.Context()
-	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-	return ctx, func(cause error) {
-		stop()
-		cancel(cause)
-	}
+// withoutMutex returns ctx without an ownership of the election's mutex, with which a candidate would
+// lead at once, beside the owner and in its term.
+func (e *Election) withoutMutex(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reentry.Key{Locker: e.locker, Kind: driver.KindMutex, Name: e.mutex.Name()}, nil)
 }
 
 // pause waits for a second, or until ctx ends.

@@ -340,3 +340,26 @@ func TestCandidateWithALeadersContextWaits(t *testing.T) {
 		require.Greater(t, <-terms, first)
 	})
 }
+
+// Nor does a candidate lead beside a holder of the mutex whose context it stands with.
+func TestCandidateWithAHoldersContextWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{})
+		lease, err := l.Mutex("leader").Lock(t.Context())
+		require.NoError(t, err)
+		var held atomic.Bool
+		held.Store(true)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- elect.New(l, "leader", lock.Options{}).Run(context.WithoutCancel(lease.Context()), func(_ context.Context, term int64) error {
+				assert.False(t, held.Load(), "it leads beside the holder")
+				assert.Greater(t, term, lease.Token())
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		held.Store(false)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-ended)
+	})
+}

@@ -24,9 +24,9 @@ type leadership struct {
 	ctx   context.Context // ends with the lease, or with the function
 }
 
-// begin makes lease the current leadership, until the returned function is called.
-func (l *lead) begin(lease *lock.Lease) (end func()) {
-	ctx, stop := during(context.Background(), lease)
+// begin makes lease, with which ctx ends, the current leadership, until the returned function is called.
+func (l *lead) begin(ctx context.Context, lease *lock.Lease) (end func()) {
+	ctx, stop := context.WithCancelCause(ctx)
 	r := &leadership{lease, ctx}
 	l.mu.Lock()
 	l.current.Store(r)

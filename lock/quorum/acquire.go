@@ -114,11 +114,13 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	}
 	a.answer = a.grant()
 	a.answer.Token = max(a.answer.Token, least)
-	if s.fencing {
-		a.err = s.fence(ctx, a)
+	if s.fencing && !a.agreed() {
+		if s.fence(ctx, a); !a.won() {
+			return a
+		}
 	}
 	ttl := shorter(a.answer.First, a.hold.TTL)
-	if took := time.Since(a.asked); a.err == nil && !time.Now().Before(renewal.Until(a.asked, ttl)) {
+	if took := time.Since(a.asked); !time.Now().Before(renewal.Until(a.asked, ttl)) {
 		a.err = fmt.Errorf("the grant took %v, too long for its TTL of %v: %w", took.Round(time.Millisecond), ttl, driver.ErrUnavailable)
 	}
 	if a.err == nil {
@@ -236,7 +238,7 @@ func (s *Store) abandon(a *attempt, last bool) {
 			s.listeners.lacked(hold.Name, a.began, missing)
 		}
 		switch {
-		case b.said == Done || b.maybeApplied():
+		case b.maybeApplied():
 			s.listeners.expect(hold.Name, given.Owner, n, a.began)
 			n.cleanup.end(given, finalFor(b.err, by))
 		case b.said == Refused && last:

@@ -79,7 +79,7 @@ func (c *cleanup) release(o *leftover) error {
 
 // send sends the release of the hold, to be answered by an instant.
 func (c *cleanup) send(o *leftover, by time.Time) error {
-	return c.node.request(c.store, by, func(ctx context.Context) error {
+	return c.node.request(context.Background(), c.store, by, func(ctx context.Context) error {
 		held, err := c.node.Release(ctx, &o.hold)
 		if err == nil && !held {
 			c.store.listeners.notHeld(o.hold.Name, o.hold.Owner, c.node)

@@ -81,6 +81,8 @@ type Error struct {
 	// Cause is why the votes were not waited for, or not valid: the context's end, a
 	// grant that took too long. Nil: the votes alone decided.
 	Cause error
+
+	granted bool // by a node, also by one that failed afterwards
 }
 
 func (e *Error) Error() string {
@@ -140,12 +142,9 @@ func (e *Error) mayPass() bool {
 }
 
 func (e *Error) nothingDone() bool {
-	for _, v := range e.Votes {
-		if v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, driver.ErrNotDone) {
-			return false
-		}
-	}
-	return true
+	return !e.granted && !slices.ContainsFunc(e.Votes, func(v Vote) bool {
+		return v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, driver.ErrNotDone)
+	})
 }
 
 // ErrSameServer is matched by the error of an acquisition that has detected that two
@@ -155,6 +154,5 @@ var ErrSameServer = errors.New("one server under two names: accepted are servers
 // errNoAnswer is the error of a node that reports no outcome and no error.
 var errNoAnswer = fmt.Errorf("no answer: %w", driver.ErrUnavailable)
 
-// errNotGranted is the error of a node that cannot count for a token, since it has not
-// granted the lock by then.
-var errNotGranted = fmt.Errorf("it had not granted the lock by then: %w", driver.ErrUnavailable)
+// errNotGranted is the error of a node that has lost a grant before its token was raised.
+var errNotGranted = fmt.Errorf("it does not have the lock any more: %w", driver.ErrUnavailable)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // maxToken is less than the largest token of any store, by a million grants. A larger one
@@ -17,32 +18,41 @@ func checkToken(token int64) error {
 	return nil
 }
 
-// fence raises the counters of a majority, out of the nodes that granted the hold, to the
-// grant's token, the largest of theirs. Only these nodes count: another may have granted
-// the lock to another owner by then, with a smaller token. If a majority has given the
-// proposed token, no counter is raised.
-func (s *Store) fence(ctx context.Context, a *attempt) error {
-	v := s.newVotes("fence", a.hold.Name)
-	var behind []*node
-	for i, b := range a.cast {
-		switch {
-		case b.said != Done:
-			v.cast[i] = ballot{said: b.said, err: b.err}
-			if b.said == Silent {
-				v.cast[i] = ballot{said: Failed, err: errNotGranted}
-			}
-		case b.answer.Token == a.answer.Token:
-			v.cast[i].said = Done
-		default:
-			behind = append(behind, s.nodes[i])
+// agreed reports whether a majority has given the grant's token.
+func (a *attempt) agreed() bool {
+	behind := func(b ballot) bool { return b.said != Done || b.answer.Token < a.answer.Token }
+	return len(slices.DeleteFunc(slices.Clone(a.cast), behind)) >= a.store.majority
+}
+
+// fence raises the counters of nodes that granted the hold to the grant's token, until a majority has
+// it. Only these nodes count: another may have granted the lock to another owner by then, with a
+// smaller token. A node that grants later is asked as well, in case an earlier one fails. The
+// attempt's votes then are those on the token.
+func (s *Store) fence(ctx context.Context, a *attempt) {
+	granted := *a.votes
+	a.poll = &poll[ballot]{make(chan reply[ballot], len(s.nodes)), len(s.nodes), a.asked}
+	a.cast = make([]ballot, len(s.nodes))
+	open, shut := context.WithCancel(ctx)
+	defer shut()
+	hold, token, replies := a.hold, a.answer.Token, a.replies
+	granted.each(func(n *node, b ballot) {
+		if b.said != Done || b.answer.Token >= token || open.Err() != nil {
+			replies <- reply[ballot]{node: n, value: b}
+			return
 		}
-	}
-	if v.won() {
-		return nil
-	}
-	v.ask(ctx, a.by, behind, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.fencer.Fence(ctx, a.hold.at(n), a.answer.Token)
-		return heldBallot(held), err
+		s.work.Go(func() {
+			err := n.request(ctx, s, a.by, func(ctx context.Context) error {
+				held, err := n.fencer.Fence(ctx, hold.at(n), token)
+				if err == nil && !held {
+					err = errNotGranted
+				}
+				return err
+			})
+			if err != nil {
+				b.said, b.err = Failed, fmt.Errorf("its fencing token was not raised: %w", err)
+			}
+			replies <- reply[ballot]{node: n, value: b}
+		})
 	})
-	return v.result(ctx)
+	a.gather(ctx, a.settled)
 }

@@ -55,9 +55,9 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	return p
 }
 
-// request sends a request of the store itself to one node, and returns its error.
-func (n *node) request(s *Store, by time.Time, request func(context.Context) error) error {
-	return (<-ask(context.Background(), s, by, []*node{n}, func(ctx context.Context, _ *node) (struct{}, error) {
+// request sends a request to one node, as ask does, and returns its error.
+func (n *node) request(ctx context.Context, s *Store, by time.Time, request func(context.Context) error) error {
+	return (<-ask(ctx, s, by, []*node{n}, func(ctx context.Context, _ *node) (struct{}, error) {
 		return struct{}{}, request(ctx)
 	}).replies).err
 }

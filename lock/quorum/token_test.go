@@ -204,3 +204,46 @@ func TestRestoredNodeReceivesTheToken(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
+
+// A token that a majority refuses to raise for good ends the acquisition: Lock does not wait for that
+// to change.
+func TestLastingFailureToRaiseATokenIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[0].skew = time.Hour
+		for _, b := range all[1:] {
+			b.set(func(request string, _ *driver.Hold) mishap {
+				if request == "fence" {
+					return mishap{err: errBroken}
+				}
+				return mishap{back: time.Millisecond}
+			})
+		}
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := l.Mutex("a").Lock(ctx)
+		require.ErrorIs(t, err, errBroken)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrNotDone, "nodes had granted the lock")
+		require.NoError(t, ctx.Err(), "Lock waited")
+		synctest.Wait()
+		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// A node that grants the lock and then does not raise its token costs no time if another one grants
+// it, too.
+func TestLossyNodeDelaysNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[0].skew = time.Hour
+		all[1].set(func(request string, _ *driver.Hold) mishap { return mishap{lost: request == "fence"} })
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{back: time.Millisecond} })
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		begin := time.Now()
+		_, err := store.Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Millisecond, time.Since(begin))
+	})
+}

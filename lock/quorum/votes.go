@@ -145,6 +145,7 @@ func (v *votes) blocked(said ...Said) bool {
 func (v *votes) failure(cause error) error {
 	e := &Error{Request: v.request, Name: v.name, Majority: v.store.majority, Cause: cause}
 	for i, b := range v.cast {
+		e.granted = e.granted || b.answer.Verdict == driver.Granted
 		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
 		if b.said != Refused {
 			e.Votes[i].TTL = 0
@@ -203,6 +204,7 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// maybeApplied reports whether a node that failed may have carried out the request, or
-// may yet do so.
-func (b *ballot) maybeApplied() bool { return b.said == Failed && !errors.Is(b.err, driver.ErrNotDone) }
+// maybeApplied reports whether a node has granted the hold, or failed and may have or may yet do so.
+func (b *ballot) maybeApplied() bool {
+	return b.answer.Verdict == driver.Granted || b.said == Failed && !errors.Is(b.err, driver.ErrNotDone)
+}

@@ -1,0 +1,12 @@
+// Package reentry has the context key of the ownership of a lock. Package elect hides an ownership by
+// a nil value.
+package reentry
+
+import "github.com/leasewheel/leasewheel/lock/driver"
+
+// Key is the context key of an ownership.
+type Key struct {
+	Locker any
+	Kind   driver.Kind
+	Name   string
+}
