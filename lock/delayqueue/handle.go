@@ -125,7 +125,7 @@ func (w *worker) decide(st *settlement, err error) {
 func (w *worker) settle(st settlement) Outcome {
 	defer st.release()
 	begun, maybeApplied := time.Now(), false // by an earlier attempt
-	var expired time.Time // when the lease was found to be over
+	var expired time.Time                    // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
 		lost := st.lost()
