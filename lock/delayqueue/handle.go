@@ -22,7 +22,7 @@ const maxError = 1 << 10
 func (w *worker) begin(c claim) (refused error) {
 	for _, d := range c.deliveries {
 		ctx, cancel := context.WithCancelCause(w.base)
-		lease, err := w.engine.watchdog.Watch(renewal.Spec{
+		lease, err := w.queue.watchdog.Watch(renewal.Spec{
 			Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
 			TTL: w.config.TTL, Granted: c.asked, MaxHold: w.config.MaxHold,
 			OnLost: cancel,
