@@ -3,6 +3,7 @@ package delayqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -77,12 +78,10 @@ func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err err
 			return 0, err
 		}
 	}
-	for len(ids) > 0 {
-		some := ids[:min(batch, len(ids))]
-		ids = ids[len(some):]
-		args := make([]any, len(some))
-		for i, id := range some {
-			args[i] = id
+	for some := range slices.Chunk(ids, batch) {
+		var args []any
+		for _, id := range some {
+			args = append(args, id)
 		}
 		// A repeated request would not find the letters that the first one revived, or
 		// would find them dead again.

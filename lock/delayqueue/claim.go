@@ -14,9 +14,6 @@ import (
 // still grow by the server's clock.
 const counterLife = time.Hour
 
-// channelKey is the index of the channel among the keys.
-const channelKey = 6
-
 // overtaken is the pause in the reply to a claim if the server has a later claim of this
 // worker. The worker has made none: another client has written it.
 const overtaken = -2

@@ -138,18 +138,17 @@ func TestTokensGrow(t *testing.T) {
 func TestEndedLeaseIsNotBegun(t *testing.T) {
 	bubble(t, func(t *testing.T, q *Queue, _ *locktest.Server) {
 		w := claimant(t, q, "w")
-		var err error
-		w.engine, err = q.start()
-		require.NoError(t, err)
-		defer w.engine.stop(t.Context())
+		require.NoError(t, q.start())
+		defer q.Close()
 		w.base, w.wake = t.Context(), make(chan struct{}, 1)
 		begun := 0
 		w.handler = func(context.Context, *Delivery) error { begun++; return nil }
 		for i, d := range w.get(t, 2) {
-			d.lease, err = w.engine.watchdog.Watch(renewal.Spec{
+			lease, err := q.watchdog.Watch(renewal.Spec{
 				Key: d.ID, Owner: strconv.FormatInt(d.Token, 10), TTL: w.config.TTL, Granted: time.Now(), MaxHold: time.Second,
 			})
 			require.NoError(t, err)
+			d.lease = lease
 			time.Sleep(time.Duration(i) * time.Minute)
 			w.busy.Add(1)
 			w.attend(t.Context(), d)

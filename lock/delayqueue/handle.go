@@ -22,7 +22,7 @@ const maxError = 1 << 10
 func (w *worker) begin(c claim) (refused error) {
 	for _, d := range c.deliveries {
 		ctx, cancel := context.WithCancelCause(w.base)
-		lease, err := w.engine.watchdog.Watch(renewal.Spec{
+		lease, err := w.queue.watchdog.Watch(renewal.Spec{
 			Key: d.ID, Owner: strconv.FormatInt(d.Token, 10),
 			TTL: w.config.TTL, Granted: c.asked, MaxHold: w.config.MaxHold,
 			OnLost: cancel,
@@ -125,7 +125,7 @@ func (w *worker) decide(st *settlement, err error) {
 func (w *worker) settle(st settlement) Outcome {
 	defer st.release()
 	begun, maybeApplied := time.Now(), false // by an earlier attempt
-	var expired time.Time // when the lease was found to be over
+	var expired time.Time                    // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
 		lost := st.lost()

@@ -15,6 +15,9 @@ func key(what, name string) string {
 	return "leasewheel_queue_" + what + ":{" + name + "}"
 }
 
+// channelKey is the index of the channel among the keys.
+const channelKey = 6
+
 // keysOf returns the keys that all scripts of a queue get.
 func keysOf(name string) []string {
 	return []string{
@@ -27,11 +30,10 @@ func keysOf(name string) []string {
 // keys.
 func Use(pattern string) redisstore.Use {
 	const claim = "??????????????????????????" // as rand.Text makes them
-	commands := []string{"publish"}            // which the scripts get by name
-	for _, sc := range []redisstore.Script{
-		putScript, claimScript, settleScript, renewScript, moveScript, cancelScript, reviveScript, getScript, listScript, statsScript,
-	} {
-		commands = append(commands, sc.Commands()...)
+	var commands []string
+	scripts, _ := files.ReadDir(".") // never fails
+	for _, file := range scripts {
+		commands = append(commands, redisstore.NewScript(files, file.Name()).Commands()...)
 	}
 	return redisstore.Use{
 		Flag: "queue", Name: "delay queues, with or without locks", Commands: commands,

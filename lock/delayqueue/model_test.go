@@ -39,7 +39,7 @@ func operations() *rapid.Generator[operation] {
 	return rapid.Custom(func(t *rapid.T) operation {
 		return operation{
 			What: rapid.SampledFrom([]string{
-				"put", "put", "claim", "claim", "claim", "done", "done", "retry", "dead", "back", "renew",
+				"put", "put", "claim", "claim", "claim", "done", "done", "retried", "buried", "returned", "renew",
 				"move", "cancel", "revive", "pass", "pass",
 			}).Draw(t, "what"),
 			A:       rapid.IntRange(0, 7).Draw(t, "a"),
@@ -153,7 +153,7 @@ func (m *model) do(ctx context.Context, o operation) error {
 	if o.What == "renew" {
 		return m.renew(ctx, d)
 	}
-	return m.say(Outcome(slices.Index(actions[:], o.What)), d, o.Instant)
+	return m.say(Outcome(slices.Index(outcomeNames[:], o.What)), d, o.Instant)
 }
 
 func differ(got, want error) error {

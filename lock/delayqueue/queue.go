@@ -112,16 +112,10 @@ type Queue struct {
 	settler  settler
 	handling atomic.Int64 // messages in hand
 
-	mu       sync.Mutex
-	engine   *engine // of the workers; made by the first
-	workers  sync.WaitGroup
-	draining bool // no more workers may begin
-}
-
-// engine is shared by the workers of a queue.
-type engine struct {
-	wheel    *wheel.Wheel
-	own      bool // the queue stops the wheel
+	mu      sync.Mutex
+	workers sync.WaitGroup // added to under mu, while not closed
+	// The first worker makes them, under mu.
+	wheel    *wheel.Wheel // of config, or the queue's own
 	watchdog *renewal.Watchdog
 }
 
@@ -173,11 +167,9 @@ func ended() context.Context {
 // an error if handlers still run. A second Shutdown waits as well.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	q.mu.Lock()
-	q.draining = true
 	q.close(ErrClosed)
-	e := q.engine
 	q.mu.Unlock()
-	if e == nil {
+	if q.watchdog == nil {
 		return nil
 	}
 	done := make(chan struct{})
@@ -193,59 +185,43 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 			err = fmt.Errorf("delayqueue: %q: handlers still run: %w", q.name, context.Cause(ctx))
 		}
 	}
-	e.stop(ctx)
+	_ = q.watchdog.Close(ctx) // its error is that ctx has ended
+	if q.config.Wheel == nil {
+		q.wheel.Stop()
+	}
 	bounded, cancel := context.WithTimeout(ctx, q.config.RequestTimeout)
 	defer cancel()
 	q.log.Wait(bounded)
 	return err
 }
 
-// stop ends the remaining leases, and the wheel if the queue owns it.
-func (e *engine) stop(ctx context.Context) {
-	_ = e.watchdog.Close(ctx) // its error is that ctx has ended
-	if e.own {
-		e.wheel.Stop()
-	}
-}
-
-// enter registers a worker, and returns the engine. After enter, the worker has to call
-// workers.Done.
-func (q *Queue) enter() (*engine, error) {
+// enter registers a worker, which calls workers.Done at its end.
+func (q *Queue) enter() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.draining {
-		return nil, ErrClosed
+	if q.closed.Err() != nil {
+		return ErrClosed
 	}
-	if q.engine == nil {
-		e, err := q.start()
-		if err != nil {
-			return nil, err
+	if q.watchdog == nil {
+		if err := q.start(); err != nil {
+			return err
 		}
-		q.engine = e
 	}
 	q.workers.Add(1)
-	return q.engine, nil
+	return nil
 }
 
-// start makes an engine.
-func (q *Queue) start() (*engine, error) {
-	e := &engine{wheel: q.config.Wheel}
-	if e.wheel == nil {
-		own, err := wheel.New(wheel.Config{Tick: ownTick, Logger: q.log.Logger})
-		if err != nil {
-			return nil, err
+// start makes what the workers share. The caller holds mu.
+func (q *Queue) start() (err error) {
+	if q.wheel = q.config.Wheel; q.wheel == nil {
+		if q.wheel, err = wheel.New(wheel.Config{Tick: ownTick, Logger: q.log.Logger}); err != nil {
+			return err
 		}
-		e.wheel, e.own = own, true
 	}
 	r := q.config.Renewal
-	r.Wheel, r.Logger, r.BatchSize = e.wheel, q.log.Logger, min(r.BatchSize, renewal.DefaultBatchSize)
-	watchdog, err := renewal.New(leases{q}, r)
-	if err != nil {
-		if e.own {
-			e.wheel.Stop()
-		}
-		return nil, err
+	r.Wheel, r.Logger, r.BatchSize = q.wheel, q.log.Logger, min(r.BatchSize, renewal.DefaultBatchSize)
+	if q.watchdog, err = renewal.New(leases{q}, r); err != nil && q.config.Wheel == nil {
+		q.wheel.Stop()
 	}
-	e.watchdog = watchdog
-	return e, nil
+	return err
 }

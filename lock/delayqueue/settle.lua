@@ -2,10 +2,10 @@
 -- message is claimed again, even when the lease has ended.
 --
 -- ARGV  2… for each message: the action, its id, the token of the claim, a ms, an error:
---       done   handled: the message is deleted
---       retry  failed: it waits for so many ms, with the error
---       dead   failed for good: it becomes a dead letter, with the error
---       back   not begun: it waits as before, and the attempt does not count
+--       done      handled: the message is deleted
+--       retried   failed: it waits for so many ms, with the error
+--       buried    failed for good: it becomes a dead letter, with the error
+--       returned  not begun: it waits as before, and the attempt does not count
 -- returns  for each: 1 applied
 --                    0 the message is another claimant's, or deleted
 --                    2 it has left the claimant, and waits or is dead
@@ -24,10 +24,10 @@ for i = 2, #ARGV, 5 do
     forget(id)
   elseif call('zrem', leased, id) == 0 then
     outcome = 2
-  elseif action == 'retry' then
+  elseif action == 'retried' then
     r.due, r.err = after(tonumber(ARGV[i + 3])), err
     schedule(id, r)
-  elseif action == 'dead' then
+  elseif action == 'buried' then
     bury(id, r, err)
   else
     r.attempt = math.max(0, r.attempt - 1)

@@ -100,7 +100,6 @@ const (
 // otherwise.
 type worker struct {
 	queue   *Queue
-	engine  *engine
 	handler Handler
 	config  WorkerConfig
 
@@ -146,16 +145,15 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 		return invalid("Work needs a handler, got nil")
 	}
 	c = c.withDefaults()
-	e, err := q.enter()
-	if err != nil {
+	if err := q.enter(); err != nil {
 		return err
 	}
 	defer q.workers.Done()
-	if err := c.validate(e.wheel.Tick()); err != nil {
+	if err := c.validate(q.wheel.Tick()); err != nil {
 		return err
 	}
 	w := &worker{
-		queue: q, engine: e, handler: h, config: c,
+		queue: q, handler: h, config: c,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 	w.renameClaims()
@@ -167,7 +165,7 @@ func (q *Queue) Work(ctx context.Context, h Handler, c WorkerConfig) error {
 	w.ending = ending
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.cut(nil)
-	w.alarm.InitOnWorker(e.wheel, w.notify)
+	w.alarm.InitOnWorker(q.wheel, w.notify)
 	defer w.alarm.Cancel()
 	subscribing.Go(w.subscribe)
 	return w.run()

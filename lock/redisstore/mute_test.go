@@ -15,6 +15,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // In these tests requests have ten minutes, and those to masters that answer are awaited for
@@ -35,6 +36,42 @@ func pausedMaster(t *testing.T, c *redistest.Cluster, work *sync.WaitGroup) *red
 		work.Wait()
 	})
 	return mute
+}
+
+// A process whose first request is a renewal renews the leases of the masters that answer.
+func TestUnresponsiveMasterDelaysNoFirstRenewal(t *testing.T) {
+	t.Parallel()
+	const processes = 8
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	names := namesByMaster(t, cluster, "", processes)
+	keeper := openWith(t, patientClient(t, cluster), redisstore.Config{})
+	var stores []*redisstore.Store
+	leases := make([][]renewal.Item, processes)
+	for i := range processes {
+		stores = append(stores, openWith(t, patientClient(t, cluster), redisstore.Config{}))
+		for _, name := range []string{names[0][i], names[2][i]} {
+			h := &driver.Hold{Name: name, Owner: owner(1), Count: 1, TTL: time.Hour}
+			_, err := keeper.Acquire(t.Context(), h)
+			require.NoError(t, err)
+			leases[i] = append(leases[i], renewal.Item{Key: name, Owner: owner(1), Ref: driver.RefOf(h), TTL: time.Hour})
+		}
+	}
+	ctx, end := context.WithTimeout(context.Background(), muteFor)
+	t.Cleanup(end)
+	var work sync.WaitGroup
+	pausedMaster(t, cluster, &work)
+	var renewed atomic.Int64
+	for i, items := range leases {
+		work.Go(func() {
+			stores[i].Renew(ctx, items)
+			for _, lease := range items {
+				if assert.NoError(t, lease.Err) && assert.Equal(t, renewal.Renewed, lease.Outcome) {
+					renewed.Add(1)
+				}
+			}
+		})
+	}
+	assert.Eventually(t, func() bool { return renewed.Load() == 2*processes }, enough, 5*time.Millisecond)
 }
 
 // Processes that start beside a master that does not answer are granted the free locks of the

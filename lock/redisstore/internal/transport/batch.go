@@ -25,12 +25,11 @@ const (
 // Run makes a call on the server that has its keys. Under load it is batched with other
 // requests of this process.
 func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
-	if t.cluster != nil {
-		if err := t.locate(ctx); err != nil {
-			return nil, err
-		}
+	n, err := t.node(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	r := &request{ctx: ctx, Call: c, node: t.node(c)}
+	r := &request{ctx: ctx, Call: c, node: n}
 	if t.replicas > 0 && c.Script.Granting {
 		return t.runReplicated(r)
 	}

@@ -47,7 +47,9 @@ func (t *Transport) prepare(r *request) (err error) {
 		return nil
 	}
 	if r.node == nil {
-		r.node = t.node(r.Call)
+		if r.node, err = t.node(r.ctx, r.Call); err != nil {
+			return err
+		}
 	}
 	if r.reading, err = r.node.clock.current(r.ctx, &t.nodes, r.key()); err != nil {
 		return err

@@ -2,6 +2,7 @@
 package transport
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,12 +46,15 @@ type node struct {
 	inFlight int        // guarded by mu; requests and batches, at most MaxInFlight
 }
 
-// node returns the node that has a call's keys, as far as that is known.
-func (t *Transport) node(c *Call) *node {
+// node returns the node that has a call's keys, in a cluster once its nodes are known.
+func (t *Transport) node(ctx context.Context, c *Call) (*node, error) {
 	if t.cluster == nil {
-		return t.nodeAt("")
+		return t.nodeAt(""), nil
 	}
-	return t.nodeAt(t.NodeOf(c.key()))
+	if err := t.locate(ctx); err != nil {
+		return nil, err
+	}
+	return t.nodeAt(t.NodeOf(c.key())), nil
 }
 
 // nodeAt returns the node at an address. A new address may have replaced others, as the nodes of
