@@ -63,7 +63,7 @@ func (w *Watchdog) unlocked(f func()) {
 func (w *Watchdog) nextLook(now instant) instant {
 	at := w.calendar.next()
 	for _, n := range w.ready {
-		if n.unanswered > 0 && n.inFlight == 0 {
+		if n.unanswered > 0 && n.nextProbe > now {
 			at = min(at, n.nextProbe)
 		}
 	}
@@ -176,8 +176,12 @@ func (w *Watchdog) queue(l *Lease, name string) {
 		w.ready = append(w.ready, n)
 	}
 	if n.unanswered > 0 {
-		// The leases of the failed request may have longer TTLs.
-		n.nextProbe = min(n.nextProbe, n.silentAt.add(slack(l.span)))
+		// The leases of the failed request, or of the probe in flight, may have longer TTLs.
+		at := n.silentAt.add(slack(l.span))
+		if n.inFlight > 0 {
+			at = w.clock.now().add(l.span / 5)
+		}
+		n.nextProbe = min(n.nextProbe, at)
 		if n.nextProbe < w.wakeAt {
 			w.kick() // to send the probe
 		}
@@ -195,6 +199,9 @@ func (w *Watchdog) dispatch(now instant) (all *batch) {
 			if b == nil {
 				break
 			}
+			if n.unanswered > 0 {
+				n.nextProbe = now.add(b.span / 5) // past its time limit
+			}
 			b.next, all = all, b
 		}
 	}
@@ -210,10 +217,8 @@ func (w *Watchdog) dispatch(now instant) (all *batch) {
 // caller holds mu.
 func (w *Watchdog) maySend(n *lane, now instant) bool {
 	switch {
-	case len(n.queue) == 0:
+	case len(n.queue) == 0 || n.unanswered > 0 && now < n.nextProbe:
 		return false
-	case n.unanswered > 0:
-		return n.inFlight == 0 && now >= n.nextProbe
 	case n.inFlight == 0:
 		return true
 	}

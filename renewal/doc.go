@@ -63,8 +63,8 @@
 //
 // Groups are served in parallel, and each may always have a request in flight, so one
 // that does not answer costs the others nothing. When a store cannot keep up, the leases
-// nearest to their until go first. When no request is answered, the group is probed by one
-// request at a time, at growing intervals and with fewer leases.
+// nearest to their until go first. When no request is answered, the group is probed at growing
+// intervals and with fewer leases; a probe that hangs delays none with a shorter TTL for long.
 //
 // Leases that were not answered are sent again at once and apart from the others: as many
 // together as the square root of [Config.BatchSize], and then alone. So a lease that spoils
@@ -110,7 +110,7 @@ package renewal
 // group.go.
 // Tests: dispatcher_test.go, calendar_test.go, days_test.go, group_test.go,
 // standstill_test.go, isolation_test.go.
-// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278.
+// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278, 296.
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.

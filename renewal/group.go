@@ -64,8 +64,7 @@ type lane struct {
 	hanging  int // of them: those that have not returned within their limit
 
 	// unanswered counts the requests since the last one that was answered; those sent in
-	// parallel count as one. While it is not zero, one request at a time probes the
-	// store.
+	// parallel count as one. While it is not zero, requests are probes of the store.
 	unanswered int
 	// silentAt is when the latest of them was counted.
 	silentAt instant

@@ -193,3 +193,22 @@ func TestLeasesOfADayAndOfSeconds(t *testing.T) {
 		b.allHeld([]*Lease{day, short})
 	})
 }
+
+// A probe that hangs delays no lease for which its time limit is too long.
+func TestHangingProbeCostsNoShorterLease(t *testing.T) {
+	inBubble(t, Config{BatchSize: 1, GroupParallel: 2, RequestTimeout: 5 * time.Second}, func(b *bench) {
+		b.node("", func(n *node) { n.mute = true })
+		open := b.shut()
+		b.grantMany(3, "k", atOnce) // with a TTL of half a minute
+		time.Sleep(11 * time.Second)
+		open() // two are sent, the third waits
+		for b.dog.Stats().Batches < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		require.Equal(b, 1, b.dog.Stats().InFlight, "it is a probe")
+		b.node("", func(n *node) { n.mute = false }) // for later requests
+		short := b.grant(Spec{Key: "short", TTL: 2 * time.Second})
+		time.Sleep(time.Minute)
+		require.NoError(b, short.Err())
+	})
+}
