@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -288,4 +289,51 @@ func TestRefusedReleaseWithoutAnAnswer(t *testing.T) {
 		require.ErrorIs(t, s.Release(t.Context(), 1), lock.ErrOverflow)
 		assert.EqualValues(t, driver.MaxCount, available(t, theirs))
 	})
+}
+
+// Numbers and names out of range are refused before a request, and change nothing.
+func TestNumbersOutOfRange(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	s, p, latch := l.Semaphore("a"), l.Permits("b"), l.Latch("c")
+	_, err := s.TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	second := func(_ any, err error) error { return err }
+	for call, test := range map[string]struct {
+		min, max int64
+		of       func(n int64) error
+	}{
+		"Semaphore.Acquire":       {1, driver.MaxCount, func(n int64) error { return s.Acquire(t.Context(), n) }},
+		"Semaphore.TryAcquire":    {1, driver.MaxCount, func(n int64) error { return s.TryAcquire(t.Context(), n) }},
+		"Semaphore.MaxWait":       {1, driver.MaxCount, func(n int64) error { return s.MaxWait(time.Hour).Acquire(t.Context(), n) }},
+		"Semaphore.Release":       {1, driver.MaxCount, func(n int64) error { return s.Release(t.Context(), n) }},
+		"Semaphore.TrySetPermits": {0, driver.MaxCount, func(n int64) error { return second(s.TrySetPermits(t.Context(), n)) }},
+		"Semaphore.AddPermits":    {-driver.MaxCount, driver.MaxCount, func(n int64) error { return s.AddPermits(t.Context(), n) }},
+		"Latch.TrySetCount":       {1, driver.MaxCount, func(n int64) error { return second(latch.TrySetCount(t.Context(), n)) }},
+		"Several.Lock":            {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).Lock(t.Context())) }},
+		"Several.TryLock":         {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).TryLock(t.Context())) }},
+		"Several.MaxWait":         {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).MaxWait(time.Hour).Lock(t.Context())) }},
+		"Several.Do":              {1, driver.MaxSeveral, func(n int64) error { return p.Several(n).Do(t.Context(), nil) }},
+		"Permits.SetPermits":      {0, driver.MaxCount, func(n int64) error { return p.SetPermits(t.Context(), n) }},
+		"Permits.TrySetPermits":   {0, driver.MaxCount, func(n int64) error { return second(p.TrySetPermits(t.Context(), n)) }},
+		"Permits.TrySetPermitsFor": {0, driver.MaxCount, func(n int64) error {
+			return second(p.TrySetPermitsFor(t.Context(), n, time.Hour))
+		}},
+	} {
+		for _, n := range []int64{test.min - 1, test.max + 1, math.MinInt64} {
+			var wrong *lock.RangeError
+			require.ErrorAs(t, test.of(n), &wrong, "%s of %d", call, n)
+			assert.Equal(t, [3]int64{n, test.min, test.max}, [3]int64{wrong.Value, wrong.Min, wrong.Max}, call)
+		}
+	}
+	for _, life := range []time.Duration{0, -1, driver.MaxTTL + 1} {
+		require.Error(t, second(p.TrySetPermitsFor(t.Context(), 1, life)))
+	}
+	bad, none := l.Semaphore("a{b"), l.Latch("")
+	for _, err := range []error{
+		second(bad.Available(t.Context())), bad.Acquire(t.Context(), 1), bad.Release(t.Context(), 1), bad.AddPermits(t.Context(), 1),
+		none.Wait(t.Context()), none.CountDown(t.Context()),
+	} {
+		require.ErrorAs(t, err, new(*lock.NameError))
+	}
+	assert.EqualValues(t, 3, available(t, s))
 }

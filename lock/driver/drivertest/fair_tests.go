@@ -110,7 +110,9 @@ func queuesAnOwnerOnce(b *bench) {
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueue(s, "a", "one:1", "two:1", "one:1", "two:1", "two:1")
+	b.release(s, b.holding("a", "one:1", 1), false) // which ends no waiting
 	b.release(s, b.holding("a", "holder:1", 0), true)
+	b.refused(s, b.waiting("a", "two:1"))
 	b.granted(s, b.waiting("a", "one:1"))
 	b.granted(s, b.waiting("a", "one:1"))
 	b.release(s, b.holding("a", "one:1", 0), true)

@@ -21,7 +21,6 @@ var latchTests = []test{
 	{"ClosesAgain", closesAgain},
 	{"PollsWithoutNotices", latchPolls},
 	{"LimitsTheWait", latchLimitsTheWait},
-	{"RefusesWrongCounts", latchRefusesWrongCounts},
 	{"LeavesOtherLocksAlone", latchLeavesOtherLocksAlone},
 	{"ReportsItsCount", inspecting(reportsALatchsCount)},
 	{"Closes", latchCloses},
@@ -214,23 +213,6 @@ func latchLimitsTheWait(b *bench) {
 		b.Errorf("waited %v instead of %v", waited, wait)
 	}
 	b.counts(l, 1)
-}
-
-func latchRefusesWrongCounts(b *bench) {
-	l := b.locker(lock.Config{})
-	for _, n := range []int64{0, -1, driver.MaxCount + 1} {
-		var wrong *lock.RangeError
-		if _, err := l.Latch(b.name("a")).TrySetCount(b.Context(), n); !errors.As(err, &wrong) || wrong.Value != n {
-			b.Errorf("setting the count %d: %v", n, err)
-		}
-	}
-	var wrong *lock.NameError
-	if err := l.Latch("").Wait(b.Context()); !errors.As(err, &wrong) {
-		b.Errorf("a wrong name: %v", err)
-	}
-	if err := l.Latch("").CountDown(b.Context()); !errors.As(err, &wrong) {
-		b.Errorf("a wrong name: %v", err)
-	}
 }
 
 func latchLeavesOtherLocksAlone(b *bench) {

@@ -314,6 +314,7 @@ func renewsNoDeadReader(b *bench) {
 		b.renew(s, items, renewal.Renewed)
 	}
 	b.renew(s, renewals(dead), renewal.Gone)
+	b.release(s, b.reading("a", "dead:1", 0), false)
 	b.release(s, b.reading("a", "alive:1", 0), true)
 	b.granted(s, b.writing("a", "you:1", 1))
 	b.renew(s, items, renewal.Taken)

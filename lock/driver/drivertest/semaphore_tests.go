@@ -19,12 +19,12 @@ var semaphoreTests = []test{
 	{"TakesPermitsOnce", takesPermitsOnce},
 	{"TakesNothingAfterItsRelease", takesNothingAfterItsRelease},
 	{"GivesBackOnce", givesBackOnce},
+	{"RemembersForTwiceTheTTL", remembersForTwiceTheTTL},
 	{"CountsRequestsOnce", countsRequestsOnce},
 	{"SetsPermitsOnce", setsPermitsOnce},
 	{"TakesAllOrNothing", takesAllOrNothing},
 	{"DrainsAndReduces", drainsAndReduces},
 	{"StaysInRange", staysInRange},
-	{"RefusesWrongCounts", refusesWrongCounts},
 	{"LeavesOtherLocksAlone", leavesOtherLocksAlone},
 	{"WakesOnEveryIncrease", wakesOnEveryIncrease},
 	{"ServesAsManyAsThereArePermits", servesAsManyAsThereArePermits},
@@ -53,9 +53,9 @@ var permitTests = []test{
 	{"SetsPermitsThatAreInUse", setsPermitsThatAreInUse},
 	{"WakesWhenMoreAreSet", wakesWhenMoreAreSet},
 	{"TakesSeveralOrNone", takesSeveralOrNone},
+	{"MissesOneOfSeveral", missesOneOfSeveral},
 	{"WaitsForSeveral", waitsForSeveral},
 	{"KeepsSeveralAlive", keepsSeveralAlive},
-	{"RefusesWrongNumbers", refusesWrongNumbersOfPermits},
 	{"GivesOutNoMoreThanThereAreBySeveral", givesOutNoMoreThanThereAreBySeveral},
 	{"KeepsPermitsAlive", keepsPermitsAlive},
 	{"LetsFixedPermitsEnd", letsFixedPermitsEnd},
@@ -168,6 +168,27 @@ func givesBackOnce(b *bench) {
 	b.stands(s, "a", 4)
 	b.release(s, owed(b.permits("a", "me:2", 3)), true)
 	b.stands(s, "a", 7)
+}
+
+// What a request did, or is not to do any more, is known for twice its TTL.
+func remembersForTwiceTheTTL(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", driver.CountCreate, 5, done(5))
+	taken, refused, given := lasting(b.permits("a", "me:1", 1), ttl), lasting(b.permits("a", "me:2", 1), ttl), lasting(b.permits("a", "me:3", 2), ttl)
+	begin := time.Now()
+	b.granted(s, taken)
+	b.release(s, back(refused), false)
+	b.release(s, owed(given), true)
+	time.Sleep(b.over(ttl))
+	again, late := b.acquire(s, taken), b.acquire(s, refused)
+	b.release(s, owed(given), true)
+	if time.Since(begin) >= 2*ttl {
+		b.Skip("the machine is too busy")
+	}
+	if again.Verdict != driver.Granted || late.Verdict != driver.Refused {
+		b.Errorf("got %+v for what was taken, and %+v for what was released before", again, late)
+	}
+	b.stands(s, "a", 6)
 }
 
 func countsRequestsOnce(b *bench) {
@@ -335,45 +356,6 @@ func staysInRange(b *bench) {
 		b.Errorf("one too many was taken away: %v", err)
 	}
 	available(b, s, -driver.MaxCount)
-}
-
-func refusesWrongCounts(b *bench) {
-	l := b.locker(lock.Config{})
-	s := b.semaphore(l, "a", 3)
-	for _, n := range []int64{0, -1, driver.MaxCount + 1, -1 << 63} {
-		for name, err := range map[string]error{
-			"Acquire":    s.Acquire(b.Context(), n),
-			"TryAcquire": s.TryAcquire(b.Context(), n),
-			"MaxWait":    s.MaxWait(time.Hour).Acquire(b.Context(), n),
-			"Release":    s.Release(b.Context(), n),
-		} {
-			var wrong *lock.RangeError
-			if !errors.As(err, &wrong) || wrong.Value != n || wrong.Min != 1 || wrong.Max != driver.MaxCount {
-				b.Errorf("%s of %d permits: %v", name, n, err)
-			}
-		}
-	}
-	for _, n := range []int64{-1, driver.MaxCount + 1} {
-		var wrong *lock.RangeError
-		if _, err := l.Semaphore(b.name("b")).TrySetPermits(b.Context(), n); !errors.As(err, &wrong) {
-			b.Errorf("setting %d permits: %v", n, err)
-		}
-	}
-	for _, n := range []int64{-driver.MaxCount - 1, driver.MaxCount + 1} {
-		var wrong *lock.RangeError
-		if err := s.AddPermits(b.Context(), n); !errors.As(err, &wrong) {
-			b.Errorf("adding %d permits: %v", n, err)
-		}
-	}
-	var wrong *lock.NameError
-	bad := l.Semaphore("a{b")
-	_, err := bad.Available(b.Context())
-	for _, err := range []error{err, bad.Acquire(b.Context(), 1), bad.Release(b.Context(), 1), bad.AddPermits(b.Context(), 1)} {
-		if !errors.As(err, &wrong) {
-			b.Errorf("a wrong name: %v", err)
-		}
-	}
-	available(b, s, 3)
 }
 
 // The name of another kind of lock is not a semaphore, and vice versa.
@@ -725,16 +707,7 @@ func grantsAPermitOnce(b *bench) {
 func keepsAPermitForAWhile(b *bench) {
 	s := b.store()
 	b.count(s, "a", "set:1", driver.CountCreate, 1, done(1))
-	h := b.permit("a", 1)
-	b.granted(s, h)
-	ended := back(h)
-	ended.Keep = ttl
-	b.release(s, ended, true)
-	if refusal := b.refused(s, b.permit("a", 2)); refusal.Wait <= 0 || refusal.Wait > ttl {
-		b.Errorf("refused by %+v; the permit stays taken for %v", refusal, ttl)
-	}
-	time.Sleep(ttl + 50*time.Millisecond)
-	b.granted(s, b.permit("a", 2))
+	b.keeps(s, b.permit("a", 1), b.permit("a", 2))
 }
 
 func takesExpiredPermitsBack(b *bench) {
@@ -783,6 +756,24 @@ func renewsEachPermitByItself(b *bench) {
 	b.renew(s, renewed, renewal.Gone, renewal.Gone)
 	b.stands(s, "a", 2)
 	b.stands(s, "b", 2)
+}
+
+// An owner of several permits of which one has ended has no lease, and acquires that one again.
+func missesOneOfSeveral(b *bench) {
+	s := b.store()
+	b.count(s, "a", "set:1", driver.CountCreate, 3, done(3))
+	h, others := b.permit("a", 1), b.permit("a", 3)
+	h.Semaphore.Permits, others.Semaphore.Permits = 2, 2
+	b.granted(s, h)
+	b.release(s, back(b.permit("a", 2)), true) // the second of the two
+	b.renew(s, renewals(h), renewal.Gone)
+	b.granted(s, h)
+	b.stands(s, "a", 1)
+	b.release(s, back(b.permit("a", 2)), true)
+	b.granted(s, others)
+	b.refused(s, h)
+	b.release(s, back(h), false)
+	b.stands(s, "a", 1)
 }
 
 func releasesItsOwnPermitOnly(b *bench) {
@@ -1027,39 +1018,6 @@ func keepsSeveralAlive(b *bench) {
 	available(b, p, 1)
 	b.unlock(lease)
 	available(b, p, 4)
-}
-
-func refusesWrongNumbersOfPermits(b *bench) {
-	p := b.expiring(b.locker(lock.Config{}), "a", 3)
-	for _, n := range []int64{0, -1, driver.MaxSeveral + 1, -1 << 63} {
-		several := p.Several(n)
-		_, acquire := several.Lock(b.Context())
-		_, try := several.TryLock(b.Context())
-		_, within := several.MaxWait(hour).Lock(b.Context())
-		do := several.Do(b.Context(), func(context.Context) error { return nil })
-		for name, err := range map[string]error{"Lock": acquire, "TryLock": try, "MaxWait": within, "Do": do} {
-			var wrong *lock.RangeError
-			if !errors.As(err, &wrong) || wrong.Min != 1 || wrong.Max != driver.MaxSeveral {
-				b.Errorf("%s of %d permits: %v", name, n, err)
-			}
-		}
-	}
-	for _, n := range []int64{-1, driver.MaxCount + 1} {
-		_, try := p.TrySetPermits(b.Context(), n)
-		_, trying := p.TrySetPermitsFor(b.Context(), n, hour)
-		for name, err := range map[string]error{"SetPermits": p.SetPermits(b.Context(), n), "TrySetPermits": try, "TrySetPermitsFor": trying} {
-			var wrong *lock.RangeError
-			if !errors.As(err, &wrong) {
-				b.Errorf("%s to %d: %v", name, n, err)
-			}
-		}
-	}
-	for _, life := range []time.Duration{0, -1, driver.MaxTTL + 1} {
-		if _, err := p.TrySetPermitsFor(b.Context(), 1, life); err == nil {
-			b.Errorf("permits were set for %v", life)
-		}
-	}
-	available(b, p, 3)
 }
 
 func givesOutNoMoreThanThereAreBySeveral(b *bench) {

@@ -48,6 +48,8 @@ var storeTests = []test{
 var queueTests = []test{
 	{"SkipsDeadWaiters", dead(skipsDeadWaiters)},
 	{"EndsGrantsThatAreNotRenewed", endsGrantsThatAreNotRenewed},
+	{"KeepsAHoldForAWhile", func(b *bench) { b.keeps(b.store(), b.hold("a", "me:1"), b.hold("a", "you:1")) }},
+	{"AgreesOnTokens", agreesOnTokens},
 }
 
 // hold returns the request of an owner for one hold, which does not end by itself while
@@ -186,6 +188,61 @@ func countsFurtherHolds(b *bench) {
 	b.refused(s, b.hold("a", "you:1"))
 	b.release(s, b.holding("a", "me:1", 0), true)
 	b.granted(s, b.hold("a", "you:1"))
+}
+
+// keeps checks that a release can keep a hold from the next one for a while, shorter than its TTL.
+func (b *bench) keeps(s driver.Store, h, next *driver.Hold) {
+	b.Helper()
+	b.granted(s, h)
+	ended := back(h)
+	ended.Keep = ttl
+	b.release(s, ended, true)
+	if refusal := b.refused(s, next); refusal.Wait <= 0 || refusal.Wait > b.over(ttl) {
+		b.Errorf("refused by %+v; the hold stays for %v", refusal, ttl)
+	}
+	time.Sleep(b.over(ttl + b.suite.Step)) // it is rounded up
+	b.granted(s, next)
+}
+
+// A driver.Fencer gives proposed tokens that are a little ahead, and has those of its nodes raised.
+func agreesOnTokens(b *bench) {
+	s := b.store()
+	f, ok := s.(driver.Fencer)
+	if !ok || b.suite.Untokened {
+		b.Skip("the store's tokens are not raised")
+	}
+	owners, h := 0, b.hold("a", "me:0")
+	grant := func(proposed int64) (token int64, clock time.Time) {
+		b.Helper()
+		owners++
+		h = b.hold("a", fmt.Sprintf("me:%d", owners))
+		answer, clock, err := f.AcquireProposing(b.Context(), h, proposed)
+		if err != nil || answer.Verdict != driver.Granted {
+			b.Fatalf("got %+v, %v for a proposal", answer, err)
+		}
+		return answer.Token, clock
+	}
+	_, clock := grant(0)
+	b.release(s, back(h), true)
+	near, far := (clock.UnixMicro()+999_000)/16*16, (clock.UnixMicro()+hour.Microseconds())/16*16
+	token, now := grant(near)
+	if !clock.IsZero() && token != near && now.UnixMicro() < near {
+		b.Errorf("got token %d, not the proposed %d", token, near)
+	}
+	if held, err := f.Fence(b.Context(), b.hold("a", "you:1"), far); err != nil || held {
+		b.Errorf("raised another's token: %v, %v", held, err)
+	}
+	b.release(s, back(h), true)
+	if next, _ := grant(far); next <= token || !clock.IsZero() && next >= far {
+		b.Errorf("got token %d after %d, with a proposal an hour ahead: %d", next, token, far)
+	}
+	if held, err := f.Fence(b.Context(), h, far); err != nil || !held {
+		b.Errorf("raised no token: %v, %v", held, err)
+	}
+	b.release(s, back(h), true)
+	if next, _ := grant(0); next <= far {
+		b.Errorf("got token %d after it was raised to %d", next, far)
+	}
 }
 
 // A holder that has lost its lock must not be granted it again unnoticed.
