@@ -173,22 +173,26 @@ func givesBackOnce(b *bench) {
 // What a request did, or is not to do any more, is known for twice its TTL.
 func remembersForTwiceTheTTL(b *bench) {
 	s := b.store()
-	b.count(s, "a", "set:1", driver.CountCreate, 5, done(5))
-	taken, refused, given := lasting(b.permits("a", "me:1", 1), ttl), lasting(b.permits("a", "me:2", 1), ttl), lasting(b.permits("a", "me:3", 2), ttl)
-	begin := time.Now()
-	b.granted(s, taken)
-	b.release(s, back(refused), false)
-	b.release(s, owed(given), true)
-	time.Sleep(b.over(ttl))
-	again, late := b.acquire(s, taken), b.acquire(s, refused)
-	b.release(s, owed(given), true)
-	if time.Since(begin) >= 2*ttl {
-		b.Skip("the machine is too busy")
+	for try := 0; ; try++ { // until the machine is fast enough
+		name := fmt.Sprintf("a%d", try)
+		b.count(s, name, "set:1", driver.CountCreate, 5, done(5))
+		taken, refused, given := lasting(b.permits(name, "me:1", 1), ttl), lasting(b.permits(name, "me:2", 1), ttl), lasting(b.permits(name, "me:3", 2), ttl)
+		begin := time.Now()
+		b.granted(s, taken)
+		b.release(s, back(refused), false)
+		b.release(s, owed(given), true)
+		time.Sleep(b.over(ttl))
+		again, late := b.acquire(s, taken), b.acquire(s, refused)
+		b.release(s, owed(given), true)
+		if time.Since(begin) >= 2*ttl {
+			continue
+		}
+		if again.Verdict != driver.Granted || late.Verdict != driver.Refused {
+			b.Errorf("got %+v for what was taken, and %+v for what was released before", again, late)
+		}
+		b.stands(s, name, 6)
+		return
 	}
-	if again.Verdict != driver.Granted || late.Verdict != driver.Refused {
-		b.Errorf("got %+v for what was taken, and %+v for what was released before", again, late)
-	}
-	b.stands(s, "a", 6)
 }
 
 func countsRequestsOnce(b *bench) {
