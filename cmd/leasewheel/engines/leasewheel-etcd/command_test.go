@@ -7,8 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
@@ -184,7 +183,7 @@ func TestPermanentErrors(t *testing.T) {
 	t.Parallel()
 	mutual := httptest.NewUnstartedServer(nil)
 	mutual.TLS, mutual.EnableHTTP2 = &tls.Config{ClientAuth: tls.RequireAnyClientCert}, true
-	mutual.Config.ErrorLog = log.New(io.Discard, "", 0)
+	mutual.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	mutual.StartTLS()
 	t.Cleanup(mutual.Close)
 	pair := mutual.TLS.Certificates[0]

@@ -64,8 +64,8 @@ func (s *Server) probe(ctx context.Context) (advice string, reason error) {
 	if s.other.Probe != nil {
 		return s.other.Probe(ctx)
 	}
-	u, err := url.Parse(s.url)
-	if err != nil || u.Host == "" {
+	u, _ := url.Parse(s.url)
+	if u == nil || u.Host == "" {
 		return "", nil // a socket
 	}
 	address := u.Host
@@ -82,13 +82,18 @@ func (s *Server) probe(ctx context.Context) (advice string, reason error) {
 	return advice, nil
 }
 
-// Greet sends hello to a server, by TLS unless config is nil, and returns the first byte of its answer.
+// Greet sends hello to a server, by TLS unless config is nil, and returns the first byte of its
+// answer. Without a hello it only connects.
 func Greet(ctx context.Context, address string, config *tls.Config, hello string) (byte, error) {
-	conn, err := dialProbe(ctx, address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
 	if config != nil {
 		config = config.Clone()
 		if config.ServerName == "" {
@@ -96,22 +101,17 @@ func Greet(ctx context.Context, address string, config *tls.Config, hello string
 		}
 		conn = tls.Client(conn, config)
 	}
-	var answer [1]byte
+	answer := make([]byte, min(len(hello), 1), 1)
 	if _, err = io.WriteString(conn, hello); err == nil {
-		_, err = io.ReadFull(conn, answer[:])
+		_, err = io.ReadFull(conn, answer)
 	}
-	return answer[0], err
+	return answer[:1][0], err
 }
 
 // SpeaksTLS reports whether a server takes part in a TLS handshake. Its certificate does
 // not matter: no data are sent to it.
 func SpeaksTLS(ctx context.Context, address string) bool {
-	conn, err := dialProbe(ctx, address)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) //nolint:gosec // see above
+	_, err := Greet(ctx, address, &tls.Config{InsecureSkipVerify: true}, "") //nolint:gosec // see above
 	return err == nil || refusedByTLS(err)
 }
 
@@ -126,15 +126,4 @@ func refusedByTLS(err error) bool {
 func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok || refusedByTLS(err)
-}
-
-func dialProbe(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		err = conn.SetDeadline(deadline)
-	}
-	return conn, err
 }
