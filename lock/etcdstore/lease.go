@@ -109,7 +109,7 @@ func (p *leases) after(ctx context.Context, ttl time.Duration, prior clientv3.Le
 	}
 	l, err := p.until(ctx, of, end)
 	if err == nil && l.least > ttl {
-		return nil, fmt.Errorf("a TTL of %v: the cluster's least is %v, one and a half of its election timeout: %w", ttl, l.least, driver.ErrUnsupported)
+		return nil, fmt.Errorf("a TTL of %v, in whole seconds: the cluster's least is %v, one and a half of its election timeout: %w", ttl, l.least, driver.ErrUnsupported)
 	}
 	return l, err
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
@@ -125,6 +126,9 @@ func TestCommandsOnEtcd(t *testing.T) {
 		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "ls"), "nightly")
 		assert.Empty(t, commandtest.Ask(t, apart, exit.OK, "ls"))
 		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "inspect", "nightly"), "nightly")
+		short := commandtest.Call(t, env, "run", "--ttl", "1500ms", "brief", "--", "true")
+		assert.Equal(t, exit.Unavailable, short.Wait())
+		short.RequireOneLine("a TTL of 1s, in whole seconds: the cluster's least is 2s")
 		refused := commandtest.Call(t, env, "run", "-n", "--write", "nightly", "--", "true")
 		assert.Equal(t, exit.NotAcquired, refused.Wait())
 		watch := commandtest.Start(t, env, "watch", "--json")
@@ -173,7 +177,41 @@ func TestRefusals(t *testing.T) {
 	for _, url := range []string{url, "etcd://127.0.0.1:1"} { // the first one's password is checked at once
 		p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + url}, "ls")
 		assert.Equal(t, exit.Unavailable, p.Wait())
-		p.RequireOneLine("server 127.0.0.1:1")
+		p.RequireOneLine("server 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")
+	}
+}
+
+// run does not wait for what stays wrong: a certificate that one side does not accept, TLS on one side alone.
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	mutual := httptest.NewUnstartedServer(nil)
+	mutual.TLS, mutual.EnableHTTP2 = &tls.Config{ClientAuth: tls.RequireAnyClientCert}, true
+	mutual.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	mutual.StartTLS()
+	t.Cleanup(mutual.Close)
+	pair := mutual.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	file := func(kind string, text []byte) string {
+		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
+	}
+	ca := file("CERTIFICATE", pair.Certificate[0])
+	plain, secure := startEtcd(t), startEtcd(t, ca, file("PRIVATE KEY", key))
+	for what, c := range map[string]struct {
+		url, says string
+		flags     []string
+	}{
+		"an unknown authority":    {"etcds://" + secure, "is not trusted: name its authority by --store-ca", nil},
+		"no client's certificate": {"etcds://" + mutual.Listener.Addr().String(), "it may want a client's certificate", []string{"--store-ca", ca}},
+		"TLS at the server":       {"etcd://" + secure, "use etcds:// instead of etcd://", nil},
+		"TLS at the client":       {"etcds://" + plain, "use etcd:// instead of etcds://", nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + c.url}, slices.Concat([]string{"run"}, c.flags, []string{"a", "--", "true"})...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine(c.says)
+		})
 	}
 }
 

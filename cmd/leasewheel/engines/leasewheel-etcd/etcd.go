@@ -41,17 +41,49 @@ func openEtcd(rawURL string, a connect.Access) (connect.Opened, error) {
 		return connect.Opened{}, errors.New("an etcd:// server wants a user and a password, or neither")
 	}
 	client, err := clientv3.New(config)
+	address := strings.Join(config.Endpoints, ", ")
 	if err != nil { // only a user's password is checked by now
-		return connect.Opened{}, exit.Errorf(exit.Unavailable, "server %s: %w", strings.Join(config.Endpoints, ", "), err)
+		_, reason := probe(context.Background(), config)
+		return connect.Opened{}, exit.Errorf(exit.Unavailable, "server %s: %w", address, errors.Join(reason, err))
 	}
 	client.KV = bounded{client.KV}
 	store, err := etcdstore.New(client, etcdstore.Config{Prefix: prefix})
 	if err != nil {
 		return connect.Opened{}, errors.Join(err, client.Close())
 	}
-	return connect.Opened{Store: store, Address: strings.Join(config.Endpoints, ", "), Close: func() error {
-		return errors.Join(store.Close(), client.Close())
-	}}, nil
+	return connect.Opened{
+		Store: store, Address: address,
+		Close: func() error { return errors.Join(store.Close(), client.Close()) },
+		Probe: func(ctx context.Context) (string, error) { return probe(ctx, config) },
+	}, nil
+}
+
+// preface begins a connection by HTTP/2. A server answers it.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// probe returns why no member answers: etcd's client reports only that its time is over.
+func probe(ctx context.Context, config clientv3.Config) (advice string, reason error) {
+	ctx, cancel := context.WithTimeout(ctx, connect.ProbeTimeout)
+	defer cancel()
+	if config.TLS != nil {
+		config.TLS = config.TLS.Clone()
+		config.TLS.NextProtos = []string{"h2"}
+	}
+	for _, member := range config.Endpoints {
+		_, err := connect.Greet(ctx, member, config.TLS, preface)
+		if err == nil {
+			return "", nil
+		}
+		reason = errors.Join(reason, err)
+		if config.TLS == nil {
+			if connect.SpeaksTLS(ctx, member) {
+				advice = "speaks TLS on this port: use etcds:// instead of etcd://"
+			}
+		} else if first, err := connect.Greet(ctx, member, nil, preface); err == nil && first == 0 { // a frame of settings
+			advice = "speaks no TLS on this port: use etcd:// instead of etcds://"
+		}
+	}
+	return advice, reason
 }
 
 // bounded bounds each read. Those of a list have no other bound.

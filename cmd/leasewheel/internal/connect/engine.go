@@ -33,6 +33,10 @@ type Opened struct {
 	Store   driver.Store
 	Address string // of the server; no secret
 	Close   func() error
+
+	// Probe returns why the server does not answer, if the errors of Store do not contain that, and
+	// advice if the cause is permanent. It sends no secret, and may be nil.
+	Probe func(ctx context.Context) (advice string, reason error)
 }
 
 // engines are the rows that [Register] has added, by scheme.
@@ -79,5 +83,5 @@ func (s *Flags) openEngine(e Engine, rawURL string, c redisstore.Config) (*Serve
 	if err != nil {
 		return nil, err
 	}
-	return &Server{other: opened.Store, end: opened.Close, Engine: e.Schemes[0], urlTLS: e.TLS, Address: opened.Address}, nil
+	return &Server{other: opened, Engine: e.Schemes[0], urlTLS: e.TLS, Address: opened.Address}, nil
 }

@@ -36,67 +36,82 @@ func (n Servers) Mismatch(ctx context.Context, err error) error {
 			certificate, authority = s.urlTLS+" in its URL", "see "+s.urlTLS+" in its URL"
 		}
 	}
+	if errors.Is(err, lock.ErrUnavailable) {
+		ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
+		defer cancel()
+		for _, s := range n {
+			advice, reason := s.probe(ctx)
+			if reason != nil {
+				err = fmt.Errorf("%w: %w", reason, err)
+			}
+			if advice != "" {
+				return &MismatchError{s.Address, advice, err}
+			}
+		}
+	}
 	switch {
 	case refusedByTLS(err):
 		return &MismatchError{n.Address(), "refuses the connection: it may want a client's certificate, see " + certificate, err}
 	case Untrusted(err):
 		return &MismatchError{n.Address(), "has a certificate that is not trusted: " + authority, err}
-	case !errors.Is(err, lock.ErrUnavailable):
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
-	defer cancel()
-	for _, server := range n {
-		if advice := server.probe(ctx); advice != "" {
-			return &MismatchError{server.Address, advice, err}
-		}
 	}
 	return err
 }
 
-// probe returns advice on the scheme of a server's URL, or nothing.
-func (s *Server) probe(ctx context.Context) string {
-	u, err := url.Parse(s.url)
-	if err != nil || u.Host == "" {
-		return "" // a socket
+// probe returns advice on the scheme of a server's URL, or nothing; and why the server cannot be
+// reached, if its store's errors do not contain that.
+func (s *Server) probe(ctx context.Context) (advice string, reason error) {
+	if s.other.Probe != nil {
+		return s.other.Probe(ctx)
+	}
+	u, _ := url.Parse(s.url)
+	if u == nil || u.Host == "" {
+		return "", nil // a socket
 	}
 	address := u.Host
 	if u.Port() == "" {
 		address = net.JoinHostPort(u.Hostname(), "6379")
 	}
-	switch {
-	case byTLS(s.url) && speaksPlain(ctx, address):
-		return "speaks no TLS on this port: use redis:// instead of rediss://, or the server's port for TLS"
-	case !byTLS(s.url) && speaksTLS(ctx, address):
-		return "speaks TLS on this port: use rediss:// instead of redis://"
+	if !byTLS(s.url) {
+		if SpeaksTLS(ctx, address) {
+			advice = "speaks TLS on this port: use rediss:// instead of redis://"
+		}
+	} else if first, err := Greet(ctx, address, nil, "PING\r\n"); err == nil && (first == '+' || first == '-') {
+		advice = "speaks no TLS on this port: use redis:// instead of rediss://, or the server's port for TLS"
 	}
-	return ""
+	return advice, nil
 }
 
-// speaksPlain reports whether a server answers PING without TLS, even by a refusal.
-func speaksPlain(ctx context.Context, address string) bool {
-	conn, err := dialProbe(ctx, address)
+// Greet sends hello to a server, by TLS unless config is nil, and returns the first byte of its
+// answer. Without a hello it only connects.
+func Greet(ctx context.Context, address string, config *tls.Config, hello string) (byte, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return false
+		return 0, err
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
-		return false
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return 0, err
 	}
-	var answer [1]byte
-	_, err = io.ReadFull(conn, answer[:])
-	return err == nil && (answer[0] == '+' || answer[0] == '-')
+	if config != nil {
+		config = config.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		conn = tls.Client(conn, config)
+	}
+	answer := make([]byte, min(len(hello), 1), 1)
+	if _, err = io.WriteString(conn, hello); err == nil {
+		_, err = io.ReadFull(conn, answer)
+	}
+	return answer[:1][0], err
 }
 
-// speaksTLS reports whether a server takes part in a TLS handshake. Its certificate does
+// SpeaksTLS reports whether a server takes part in a TLS handshake. Its certificate does
 // not matter: no data are sent to it.
-func speaksTLS(ctx context.Context, address string) bool {
-	conn, err := dialProbe(ctx, address)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) //nolint:gosec // see above
+func SpeaksTLS(ctx context.Context, address string) bool {
+	_, err := Greet(ctx, address, &tls.Config{InsecureSkipVerify: true}, "") //nolint:gosec // see above
 	return err == nil || refusedByTLS(err)
 }
 
@@ -111,15 +126,4 @@ func refusedByTLS(err error) bool {
 func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok || refusedByTLS(err)
-}
-
-func dialProbe(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		err = conn.SetDeadline(deadline)
-	}
-	return conn, err
 }

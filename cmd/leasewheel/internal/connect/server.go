@@ -113,8 +113,7 @@ type Server struct {
 	Client redis.UniversalClient // nil: it is no Redis
 	Store  *redisstore.Store     // nil: it is no Redis
 	files  *filestore.Store      // nil: the locks are not in files
-	other  driver.Store          // nil: the locks are on Redis, or in files
-	end    func() error          // of other
+	other  Opened                // its store is nil: the locks are on Redis, or in files
 	// Engine is the scheme of another engine's URL. It is empty for Redis and for files.
 	Engine string
 	urlTLS string // Engine.TLS
@@ -216,8 +215,8 @@ func (s *Server) Locks() driver.Store {
 	switch {
 	case s.files != nil:
 		return s.files
-	case s.other != nil:
-		return s.other
+	case s.other.Store != nil:
+		return s.other.Store
 	}
 	return s.Store
 }
@@ -227,8 +226,8 @@ func (s *Server) Close() error {
 	switch {
 	case s.files != nil:
 		return s.files.Close()
-	case s.other != nil:
-		return s.end()
+	case s.other.Store != nil:
+		return s.other.Close()
 	}
 	return errors.Join(s.Store.Close(), s.Client.Close())
 }

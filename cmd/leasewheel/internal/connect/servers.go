@@ -119,7 +119,7 @@ func (n Servers) distinct(identify func(*Server) string) error {
 
 // place identifies the server by its address.
 func (s *Server) place() string {
-	if s.other != nil {
+	if s.other.Store != nil {
 		return "other " + s.Address
 	}
 	c, ok := s.Client.(*redis.Client)
