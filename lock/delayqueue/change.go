@@ -49,10 +49,7 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 
 // changed parses a script's reply for one message.
 func (q *Queue) changed(id string, reply []any, err error) error {
-	if err != nil {
-		return err
-	}
-	outcomes, err := codes(reply, 1)
+	outcomes, err := codes(1, reply, err)
 	if err != nil {
 		return err
 	}
@@ -86,10 +83,7 @@ func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err err
 		// A repeated request would not find the letters that the first one revived, or
 		// would find them dead again.
 		reply, err := q.askWhile(ctx, undone, reviveScript, args...)
-		if err != nil {
-			return revived, err
-		}
-		outcomes, err := codes(reply, len(some))
+		outcomes, err := codes(len(some), reply, err)
 		if err != nil {
 			return revived, err
 		}

@@ -75,7 +75,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 
 // info reads the result of describe.
 func (r *reader) info(now time.Time) Info {
-	m := reader{parts: r.list()}
+	m := reader{parts: take[[]any](r)}
 	i := Info{ID: m.text()}
 	state, at := m.text(), m.time()
 	i.Attempt = int(m.number())

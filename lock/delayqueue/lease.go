@@ -20,10 +20,7 @@ func (l leases) Renew(ctx context.Context, items []renewal.Item) {
 		args = append(args, lease.Key, lease.Owner, lease.TTL.Milliseconds())
 	}
 	reply, err := l.queue.once(ctx, renewScript, l.queue.keys, args...)
-	var outcomes []int64
-	if err == nil {
-		outcomes, err = codes(reply, len(items))
-	}
+	outcomes, err := codes(len(items), reply, err)
 	for i := range items {
 		switch {
 		case err != nil:

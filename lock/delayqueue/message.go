@@ -172,10 +172,7 @@ func (q *Queue) put(ctx context.Context, messages []Message, nonce string) ([]Re
 		args = append(args, messages[i].args(nonce+"."+strconv.Itoa(i))...)
 	}
 	reply, err := q.ask(ctx, putScript, args...)
-	if err != nil {
-		return nil, err
-	}
-	outcomes, err := codes(reply, len(messages))
+	outcomes, err := codes(len(messages), reply, err)
 	if err != nil {
 		return nil, err
 	}

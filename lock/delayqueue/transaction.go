@@ -74,19 +74,16 @@ func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*
 // server's. After an error of the connection the transaction may have been executed.
 func (p *TxPut) Err() error {
 	reply, err := p.result()
-	switch {
-	case err != nil:
-	case reply == nil:
+	if err == nil && reply == nil {
 		err = errQueued
-	default:
-		list, _ := reply.([]any)
-		outcomes, failed := codes(list, 1)
-		if err = failed; err == nil && outcomes[0] == 0 {
-			err = ErrDuplicate
-		}
 	}
-	if err == nil {
+	list, _ := reply.([]any)
+	outcomes, err := codes(1, list, err)
+	switch {
+	case err == nil && outcomes[0] == 1:
 		return nil
+	case err == nil:
+		err = ErrDuplicate
 	}
 	return fmt.Errorf("delayqueue: %q: message %q: %w", p.queue, p.ID, err)
 }
