@@ -10,9 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// errQueued is the error of a TxPut whose transaction was not executed.
-var errQueued = errors.New("the transaction was not executed yet, or discarded")
-
 // TxPut is a Put in a transaction; see [Queue.PutTx].
 type TxPut struct {
 	// ID is the id of the message.
@@ -75,7 +72,7 @@ func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*
 func (p *TxPut) Err() error {
 	reply, err := p.result()
 	if err == nil && reply == nil {
-		err = errQueued
+		err = errors.New("the transaction was not executed yet, or discarded")
 	}
 	list, _ := reply.([]any)
 	outcomes, err := codes(1, list, err)
