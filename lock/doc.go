@@ -91,13 +91,13 @@ package lock
 // Tests: faults_test.go, cleanup_test.go.
 // Planted: 24.
 //
-// Pauses between retries, and between attempts at a message (lock/delayqueue/backoff.go):
+// Pauses between retries, and between attempts at a message (lock/delayqueue/worker.go):
 // lock/internal/backoff/backoff.go Pause().
 // Tests: lock/internal/backoff/backoff_test.go.
 //
 // Retries elsewhere: renewal/batch.go Watchdog.retry(), renewal/group.go
 // lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.run();
-// lock/delayqueue/script.go Queue.askWhile(), lock/delayqueue/worker.go worker.pause(),
+// lock/delayqueue/script.go Queue.ask(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
 // lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/request.go
 // Transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
@@ -115,7 +115,7 @@ package lock
 //
 // How long a call takes: request.go limit, Locker.requestBy(), backoff.go
 // Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
-// lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.askWhile(),
+// lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.ask(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.
 // Planted: 179, 180, 181, 182, 184.

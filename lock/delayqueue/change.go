@@ -31,7 +31,7 @@ func (q *Queue) move(ctx context.Context, m Message) error {
 		return err
 	}
 	kind, ms := m.instant()
-	reply, err := q.ask(ctx, moveScript, m.ID, kind, ms)
+	reply, err := q.ask(ctx, passing, moveScript, m.ID, kind, ms)
 	return q.changed(m.ID, reply, err)
 }
 
@@ -43,16 +43,13 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	// A repeated request would not find the message that the first one dropped.
-	reply, err := q.askWhile(ctx, undone, cancelScript, id)
+	reply, err := q.ask(ctx, undone, cancelScript, id)
 	return q.changed(id, reply, err)
 }
 
 // changed parses a script's reply for one message.
 func (q *Queue) changed(id string, reply []any, err error) error {
-	if err != nil {
-		return err
-	}
-	outcomes, err := codes(reply, 1)
+	outcomes, err := codes(1, reply, err)
 	if err != nil {
 		return err
 	}
@@ -85,11 +82,8 @@ func (q *Queue) Revive(ctx context.Context, ids ...string) (revived int, err err
 		}
 		// A repeated request would not find the letters that the first one revived, or
 		// would find them dead again.
-		reply, err := q.askWhile(ctx, undone, reviveScript, args...)
-		if err != nil {
-			return revived, err
-		}
-		outcomes, err := codes(reply, len(some))
+		reply, err := q.ask(ctx, undone, reviveScript, args...)
+		outcomes, err := codes(len(some), reply, err)
 		if err != nil {
 			return revived, err
 		}

@@ -215,10 +215,10 @@ func TestSettlementOfDeadLetters(t *testing.T) {
 // A server's invalid replies are detected.
 func TestReader(t *testing.T) {
 	for _, parts := range [][]any{{}, {"x"}, {int64(1), nil}, {[]any{}}, {3.5}} {
-		_, err := codes(parts, 2)
+		_, err := codes(2, parts, nil)
 		require.ErrorIs(t, err, errReply)
 	}
-	got, err := codes([]any{int64(1), "-2"}, 2)
+	got, err := codes(2, []any{int64(1), "-2"}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []int64{1, -2}, got)
 	r := reader{parts: []any{int64(7)}}
@@ -234,7 +234,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		renew := func() int64 {
 			reply, err := q.once(t.Context(), renewScript, q.keys, d.ID, d.Token, w.config.TTL.Milliseconds())
 			require.NoError(t, err)
-			outcomes, err := codes(reply, 1)
+			outcomes, err := codes(1, reply, nil)
 			require.NoError(t, err)
 			return outcomes[0]
 		}

@@ -1,7 +1,6 @@
 package delayqueue
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,19 +49,6 @@ func (d *Delivery) lost() error {
 		return ErrLost
 	}
 	return d.lease.Err()
-}
-
-// release ends the renewal of the lease. One that is in flight finds no lease to renew.
-func (d *Delivery) release() {
-	if d.lease != nil {
-		_ = d.lease.Stop(ended()) // without waiting for the renewal in flight
-	}
-}
-
-// deleted reports whether the server has ended a lost lease before its time was over.
-func deleted(lost error) bool {
-	l, ok := errors.AsType[*renewal.LostError](lost)
-	return ok && l.Cause == renewal.Deleted
 }
 
 // Outcome is the result of a [Delivery].

@@ -51,14 +51,12 @@ func invalid(format string, args ...any) error {
 
 // verdict is a handler's error that decides what happens to the message.
 type verdict struct {
-	err    error
+	error
 	reject bool
 	after  time.Duration
 }
 
-func (v *verdict) Error() string { return v.err.Error() }
-
-func (v *verdict) Unwrap() error { return v.err }
+func (v *verdict) Unwrap() error { return v.error }
 
 // RetryAfter returns err as a handler's error that retries the message after d instead of
 // the worker's backoff; at once if d is zero or less. The attempt counts. A nil err
@@ -67,7 +65,7 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("the handler asked for another attempt")
 	}
-	return &verdict{err: err, after: max(0, d)}
+	return &verdict{error: err, after: max(0, d)}
 }
 
 // Reject returns err as a handler's error that makes the message a dead letter at once:
@@ -77,5 +75,5 @@ func Reject(err error) error {
 	if err == nil {
 		err = errors.New("the handler rejected the message")
 	}
-	return &verdict{err: err, reject: true}
+	return &verdict{error: err, reject: true}
 }

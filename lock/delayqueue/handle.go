@@ -123,17 +123,23 @@ func (w *worker) decide(st *settlement, err error) {
 // An earlier attempt whose reply was lost may have been applied. It was, if the message
 // has left this worker although its lease lasts.
 func (w *worker) settle(st settlement) Outcome {
-	defer st.release()
+	defer func() {
+		if st.lease != nil {
+			_ = st.lease.Stop(ended()) // a renewal in flight finds no lease to renew
+		}
+	}()
 	begun, maybeApplied := time.Now(), false // by an earlier attempt
 	var expired time.Time                    // when the lease was found to be over
 	for try := 0; ; try++ {
 		answer, err := w.queue.settler.settle(st)
 		lost := st.lost()
+		reason, known := errors.AsType[*renewal.LostError](lost)
+		gone := known && reason.Cause == renewal.Deleted // before its time was over
 		if expired.IsZero() && lost != nil {
 			expired = time.Now()
 		}
 		switch {
-		case err == nil && answer == 1, maybeApplied && (err == nil && st.Valid() || deleted(lost)):
+		case err == nil && answer == 1, maybeApplied && (err == nil && st.Valid() || gone):
 			return st.as
 		case err == nil:
 			return Forfeited

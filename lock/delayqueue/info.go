@@ -61,7 +61,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	if err := ValidateID(id); err != nil {
 		return Info{}, err
 	}
-	reply, err := q.ask(ctx, getScript, id)
+	reply, err := q.ask(ctx, passing, getScript, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -75,7 +75,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 
 // info reads the result of describe.
 func (r *reader) info(now time.Time) Info {
-	m := reader{parts: r.list()}
+	m := reader{parts: take[[]any](r)}
 	i := Info{ID: m.text()}
 	state, at := m.text(), m.time()
 	i.Attempt = int(m.number())
@@ -116,7 +116,7 @@ type Stats struct {
 // Stats counts the messages, in one request that takes the same time for any number of
 // messages.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
-	reply, err := q.ask(ctx, statsScript)
+	reply, err := q.ask(ctx, passing, statsScript)
 	if err != nil {
 		return Stats{}, err
 	}

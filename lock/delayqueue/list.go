@@ -33,6 +33,8 @@ func (o *ListOptions) wants(state State) bool {
 // settled meanwhile may be listed in both of its states, or left out. An error ends the
 // list.
 func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Info, error] {
+	// To Lua, numbers from 2⁶³ on are negative.
+	o.MaxPayload = min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
 	return func(yield func(Info, error) bool) {
 		for _, state := range o.States {
 			if state >= states {
@@ -41,8 +43,6 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Info, error] 
 			}
 		}
 		l := listing{queue: q, options: o, now: "now", yield: yield}
-		// To Lua, numbers from 2⁶³ on are negative.
-		l.clip = min(max(0, cmp.Or(o.MaxPayload, math.MaxInt32)), math.MaxInt32)
 		for _, part := range parts {
 			if o.wants(part.state) && !l.part(ctx, part) {
 				return
@@ -62,17 +62,16 @@ func (q *Queue) Dead(ctx context.Context) iter.Seq2[Info, error] {
 type part struct {
 	state State
 	zset  string
-	// early parts end with the time of the list, late ones begin after it.
-	early, late bool
 }
 
-// parts are in the order of the list.
+// parts are in the order of the list. Those that are ready end with its time, and those that are
+// delayed or leased begin after it.
 var parts = []part{
-	{Ready, "leased", true, false}, // the leases have ended
-	{Ready, "due", true, false},
-	{Delayed, "due", false, true},
-	{Leased, "leased", false, true},
-	{Dead, "dead", false, false},
+	{Ready, "leased"}, // the leases have ended
+	{Ready, "due"},
+	{Delayed, "due"},
+	{Leased, "leased"},
+	{Dead, "dead"},
 }
 
 // position is that of a message in its zset. The score is as the server wrote it.
@@ -82,7 +81,6 @@ type position struct{ score, id string }
 type listing struct {
 	queue   *Queue
 	options ListOptions
-	clip    int // the most bytes of a payload
 	yield   func(Info, error) bool
 	// now is the time of the list by the server's clock, which divides a zset into its
 	// parts: "now" until the first reply, then a ms.
@@ -94,17 +92,17 @@ func (l *listing) part(ctx context.Context, p part) bool {
 	// If the last message is gone, the server continues from the first one of the same
 	// score: those up to the last one were listed.
 	var next, last position
-	if p.late {
+	if p.state == Delayed || p.state == Leased {
 		next.score = l.now
 	}
 	// A renewal moves a lease towards the end of its zset.
 	renewed := make(map[string]bool)
 	for more := true; more; {
 		most := ""
-		if p.early {
+		if p.state == Ready {
 			most = l.now
 		}
-		reply, err := l.queue.ask(ctx, listScript, p.zset, next.score, next.id, most, batch, batchBytes, l.clip)
+		reply, err := l.queue.ask(ctx, passing, listScript, p.zset, next.score, next.id, most, batch, batchBytes, l.options.MaxPayload)
 		r := reader{parts: reply, err: err}
 		now := r.time()
 		if l.now == "now" {

@@ -171,11 +171,8 @@ func (q *Queue) put(ctx context.Context, messages []Message, nonce string) ([]Re
 	for i := range messages {
 		args = append(args, messages[i].args(nonce+"."+strconv.Itoa(i))...)
 	}
-	reply, err := q.ask(ctx, putScript, args...)
-	if err != nil {
-		return nil, err
-	}
-	outcomes, err := codes(reply, len(messages))
+	reply, err := q.ask(ctx, passing, putScript, args...)
+	outcomes, err := codes(len(messages), reply, err)
 	if err != nil {
 		return nil, err
 	}

@@ -17,13 +17,16 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) next() any {
-	if len(r.parts) == 0 {
-		r.fail(nil)
-		return nil
+// take reads a part of type T.
+func take[T any](r *reader) (part T) {
+	var next any
+	if len(r.parts) > 0 {
+		next, r.parts = r.parts[0], r.parts[1:]
 	}
-	part := r.parts[0]
-	r.parts = r.parts[1:]
+	part, ok := next.(T)
+	if !ok {
+		r.fail(next)
+	}
 	return part
 }
 
@@ -33,28 +36,11 @@ func (r *reader) fail(part any) {
 	}
 }
 
-func (r *reader) text() string {
-	part := r.next()
-	text, ok := part.(string)
-	if !ok {
-		r.fail(part)
-	}
-	return text
-}
-
-// list reads a list, which is empty after a failure.
-func (r *reader) list() []any {
-	part := r.next()
-	list, ok := part.([]any)
-	if !ok {
-		r.fail(part)
-	}
-	return list
-}
+func (r *reader) text() string { return take[string](r) }
 
 // number reads an integer, also one in a string, as Lua returns large ones.
 func (r *reader) number() int64 {
-	switch part := r.next().(type) {
+	switch part := take[any](r).(type) {
 	case int64:
 		return part
 	case string:
@@ -72,9 +58,9 @@ func (r *reader) number() int64 {
 // time reads an instant in ms.
 func (r *reader) time() time.Time { return time.UnixMilli(r.number()) }
 
-// codes reads a script's codes for n messages.
-func codes(reply []any, n int) ([]int64, error) {
-	r := reader{parts: reply}
+// codes reads the codes for n messages in the reply to a request, unless that failed.
+func codes(n int, reply []any, err error) ([]int64, error) {
+	r := reader{reply, err}
 	codes := make([]int64, n)
 	for i := range codes {
 		codes[i] = r.number()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -57,19 +58,16 @@ func (q *Queue) once(ctx context.Context, sc redisstore.Script, keys []string, a
 	return list, nil
 }
 
-// ask repeats a script until it gets a reply, for at most [Config.RetryFor] in all, or one
-// [Config.RequestTimeout] if that is longer. The script must be idempotent.
-func (q *Queue) ask(ctx context.Context, sc redisstore.Script, args ...any) ([]any, error) {
-	return q.askWhile(ctx, passing, sc, args...)
-}
-
 // passing reports whether repeating the request may help.
 func passing(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 // undone reports whether repeating may help, and the request was not carried out.
 func undone(err error) bool { return passing(err) && errors.Is(err, lock.ErrNotDone) }
 
-func (q *Queue) askWhile(ctx context.Context, again func(error) bool, sc redisstore.Script, args ...any) ([]any, error) {
+// ask repeats a script until it gets a reply, as long as again allows it for the error: passing for
+// an idempotent script. It lasts for [Config.RetryFor] at most, or one [Config.RequestTimeout] if
+// that is longer.
+func (q *Queue) ask(ctx context.Context, again func(error) bool, sc redisstore.Script, args ...any) ([]any, error) {
 	if err := q.closed.Err(); err != nil {
 		return nil, ErrClosed
 	}
@@ -103,5 +101,40 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// key returns a key of the queue called name. As for locks it is "prefix:{name}", or
+// "prefix:name" if the name has a hash tag.
+func key(what, name string) string {
+	if strings.Contains(name, "{") {
+		return "leasewheel_queue_" + what + ":" + name
+	}
+	return "leasewheel_queue_" + what + ":{" + name + "}"
+}
+
+// channelKey is the index of the channel among the keys.
+const channelKey = 6
+
+// keysOf returns the keys that all scripts of a queue get.
+func keysOf(name string) []string {
+	return []string{
+		key("due", name), key("leased", name), key("dead", name),
+		key("payload", name), key("record", name), key("token", name), key("channel", name),
+	}
+}
+
+// Use returns what a Redis user needs for queues whose names match pattern, as Redis matches
+// keys.
+func Use(pattern string) redisstore.Use {
+	const claim = "??????????????????????????" // as rand.Text makes them
+	var commands []string
+	scripts, _ := files.ReadDir(".") // never fails
+	for _, file := range scripts {
+		commands = append(commands, redisstore.NewScript(files, file.Name()).Commands()...)
+	}
+	return redisstore.Use{
+		Flag: "queue", Name: "delay queues, with or without locks", Commands: commands,
+		Keys: append(keysOf(pattern), key("claim", pattern)+":"+claim), Channels: keysOf(pattern)[channelKey:],
 	}
 }

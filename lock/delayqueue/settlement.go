@@ -54,10 +54,7 @@ func (s *settler) settle(st settlement) (int64, error) {
 	}
 	s.mu.Unlock()
 	<-r.done
-	if r.err != nil {
-		return 0, r.err
-	}
-	return r.replies[at], nil
+	return r.replies[at], r.err
 }
 
 // send sends until nothing is queued. What has queued behind a request that fails fails with
@@ -75,13 +72,10 @@ func (s *settler) send() {
 		s.mu.Unlock()
 		// Not bounded by a worker's context: most settlements come when the worker ends.
 		reply, err := s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
-		if err == nil {
-			r.replies, err = codes(reply, r.count)
-		}
-		r.err = err
+		r.replies, r.err = codes(r.count, reply, err)
 		close(r.done)
-		if err != nil {
-			s.fail(errors.Join(err, lock.ErrNotDone))
+		if r.err != nil {
+			s.fail(errors.Join(r.err, lock.ErrNotDone))
 		}
 	}
 }
@@ -91,7 +85,7 @@ func (s *settler) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.queued {
-		r.err = err
+		r.replies, r.err = codes(r.count, nil, err)
 		close(r.done)
 	}
 	s.queued = nil

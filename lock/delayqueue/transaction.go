@@ -10,9 +10,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
-// errQueued is the error of a TxPut whose transaction was not executed.
-var errQueued = errors.New("the transaction was not executed yet, or discarded")
-
 // TxPut is a Put in a transaction; see [Queue.PutTx].
 type TxPut struct {
 	// ID is the id of the message.
@@ -74,19 +71,16 @@ func (q *Queue) PutTx(ctx context.Context, tx redisstore.Pipeline, m Message) (*
 // server's. After an error of the connection the transaction may have been executed.
 func (p *TxPut) Err() error {
 	reply, err := p.result()
-	switch {
-	case err != nil:
-	case reply == nil:
-		err = errQueued
-	default:
-		list, _ := reply.([]any)
-		outcomes, failed := codes(list, 1)
-		if err = failed; err == nil && outcomes[0] == 0 {
-			err = ErrDuplicate
-		}
+	if err == nil && reply == nil {
+		err = errors.New("the transaction was not executed yet, or discarded")
 	}
-	if err == nil {
+	list, _ := reply.([]any)
+	outcomes, err := codes(1, list, err)
+	switch {
+	case err == nil && outcomes[0] == 1:
 		return nil
+	case err == nil:
+		err = ErrDuplicate
 	}
 	return fmt.Errorf("delayqueue: %q: message %q: %w", p.queue, p.ID, err)
 }
