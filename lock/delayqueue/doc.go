@@ -107,7 +107,7 @@ package delayqueue
 //
 // Results and retries: handle.go, settlement.go, settle.lua, worker.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.
-// Planted: 38, 267, 268, 269.
+// Planted: 38, 267, 268, 269, 285.
 //
 // Messages to users' loggers: lock/internal/logging/logger.go.
 // Tests: logger_test.go, lock/internal/logging/logger_test.go.
