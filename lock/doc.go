@@ -91,7 +91,7 @@ package lock
 // Tests: faults_test.go, cleanup_test.go.
 // Planted: 24.
 //
-// Pauses between retries, and between attempts at a message (lock/delayqueue/worker.go):
+// Pauses between retries, and between attempts at a message (lock/delayqueue/backoff.go):
 // lock/internal/backoff/backoff.go Pause().
 // Tests: lock/internal/backoff/backoff_test.go.
 //

@@ -45,7 +45,7 @@ package main
 // Planted: 236.
 //
 // The rights of users: lock/redisstore/rights.go and the row of each kind, such as
-// lock/redisstore/fair.go fair; lock/delayqueue/script.go Use();
+// lock/redisstore/fair.go fair; lock/delayqueue/keys.go Use();
 // cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go, SECURITY.md.
 // Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
 // Planted: 97.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
-	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // counterLife is how long the fencing counter outlives the last claim. After that, tokens
@@ -78,33 +77,4 @@ func (w *worker) claim(limit int) (claim, error) {
 		c.deliveries = append(c.deliveries, d)
 	}
 	return c, r.err
-}
-
-// leases renews the leases of a queue's messages for the watchdog. A lease's Key is the
-// message's id, its Owner the token of the claim.
-type leases struct{ queue *Queue }
-
-// Group returns the address of the node that keeps the queue.
-func (l leases) Group(string, any) string { return l.queue.store.NodeOf(l.queue.keys[0]) }
-
-// Renew prolongs leases.
-func (l leases) Renew(ctx context.Context, items []renewal.Item) {
-	args := make([]any, 0, 3*len(items))
-	for _, lease := range items {
-		args = append(args, lease.Key, lease.Owner, lease.TTL.Milliseconds())
-	}
-	reply, err := l.queue.once(ctx, renewScript, l.queue.keys, args...)
-	outcomes, err := codes(len(items), reply, err)
-	for i := range items {
-		switch {
-		case err != nil:
-			items[i].Err = err
-		case outcomes[i] == 1:
-			items[i].Outcome = renewal.Renewed
-		case outcomes[i] == 0:
-			items[i].Outcome = renewal.Gone
-		default:
-			items[i].Outcome = renewal.Taken
-		}
-	}
 }

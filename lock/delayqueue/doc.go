@@ -105,7 +105,7 @@ package delayqueue
 // Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go.
 // Planted: 35, 36, 49, 270.
 //
-// Results and retries: handle.go, settlement.go, settle.lua, worker.go.
+// Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.
 // Planted: 38, 267, 268, 269, 285.
 //

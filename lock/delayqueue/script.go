@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -101,40 +100,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// key returns a key of the queue called name. As for locks it is "prefix:{name}", or
-// "prefix:name" if the name has a hash tag.
-func key(what, name string) string {
-	if strings.Contains(name, "{") {
-		return "leasewheel_queue_" + what + ":" + name
-	}
-	return "leasewheel_queue_" + what + ":{" + name + "}"
-}
-
-// channelKey is the index of the channel among the keys.
-const channelKey = 6
-
-// keysOf returns the keys that all scripts of a queue get.
-func keysOf(name string) []string {
-	return []string{
-		key("due", name), key("leased", name), key("dead", name),
-		key("payload", name), key("record", name), key("token", name), key("channel", name),
-	}
-}
-
-// Use returns what a Redis user needs for queues whose names match pattern, as Redis matches
-// keys.
-func Use(pattern string) redisstore.Use {
-	const claim = "??????????????????????????" // as rand.Text makes them
-	var commands []string
-	scripts, _ := files.ReadDir(".") // never fails
-	for _, file := range scripts {
-		commands = append(commands, redisstore.NewScript(files, file.Name()).Commands()...)
-	}
-	return redisstore.Use{
-		Flag: "queue", Name: "delay queues, with or without locks", Commands: commands,
-		Keys: append(keysOf(pattern), key("claim", pattern)+":"+claim), Channels: keysOf(pattern)[channelKey:],
 	}
 }
