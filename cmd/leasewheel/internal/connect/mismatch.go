@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 )
@@ -90,22 +91,20 @@ func Greet(ctx context.Context, address string, config *tls.Config, hello string
 		return 0, err
 	}
 	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return 0, err
-	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	stream := io.ReadWriter(conn)
 	if config != nil {
 		config = config.Clone()
 		if config.ServerName == "" {
 			config.ServerName, _, _ = net.SplitHostPort(address)
 		}
-		conn = tls.Client(conn, config)
+		stream = tls.Client(conn, config)
 	}
-	answer := make([]byte, min(len(hello), 1), 1)
-	if _, err = io.WriteString(conn, hello); err == nil {
-		_, err = io.ReadFull(conn, answer)
+	var answer [1]byte
+	if _, err = io.WriteString(stream, hello); err == nil && hello != "" {
+		_, err = io.ReadFull(stream, answer[:])
 	}
-	return answer[:1][0], err
+	return answer[0], err
 }
 
 // SpeaksTLS reports whether a server takes part in a TLS handshake. Its certificate does
