@@ -181,6 +181,17 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// pemFiles returns the files of a certificate and of its key.
+func pemFiles(t *testing.T, pair tls.Certificate) (certificate, key string) {
+	t.Helper()
+	text, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	file := func(kind string, text []byte) string {
+		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
+	}
+	return file("CERTIFICATE", pair.Certificate[0]), file("PRIVATE KEY", text)
+}
+
 // run does not wait for what stays wrong: a certificate that one side does not accept, TLS on one side alone.
 func TestPermanentErrors(t *testing.T) {
 	t.Parallel()
@@ -189,17 +200,11 @@ func TestPermanentErrors(t *testing.T) {
 	mutual.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	mutual.StartTLS()
 	t.Cleanup(mutual.Close)
-	pair := mutual.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	require.NoError(t, err)
-	file := func(kind string, text []byte) string {
-		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
-	}
-	ca := file("CERTIFICATE", pair.Certificate[0])
-	plain, secure := startEtcd(t), startEtcd(t, ca, file("PRIVATE KEY", key))
+	ca, key := pemFiles(t, mutual.TLS.Certificates[0])
+	plain, secure := startEtcd(t), startEtcd(t, ca, key)
 	for what, c := range map[string]struct {
-		url, says string
-		flags     []string
+		url, advice string
+		flags       []string
 	}{
 		"an unknown authority":    {"etcds://" + secure, "is not trusted: name its authority by --store-ca", nil},
 		"no client's certificate": {"etcds://" + mutual.Listener.Addr().String(), "it may want a client's certificate", []string{"--store-ca", ca}},
@@ -210,7 +215,7 @@ func TestPermanentErrors(t *testing.T) {
 			t.Parallel()
 			p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + c.url}, slices.Concat([]string{"run"}, c.flags, []string{"a", "--", "true"})...)
 			assert.Equal(t, exit.Unavailable, p.Wait())
-			p.RequireOneLine(c.says)
+			p.RequireOneLine(c.advice)
 		})
 	}
 }
@@ -220,14 +225,8 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewTLSServer(nil) // for its certificate
 	web.Close()
-	pair := web.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	require.NoError(t, err)
-	file := func(kind string, text []byte) string {
-		return commandtest.PrivateFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
-	}
-	ca := file("CERTIFICATE", pair.Certificate[0])
-	url := "etcds://" + startEtcd(t, ca, file("PRIVATE KEY", key))
+	ca, key := pemFiles(t, web.TLS.Certificates[0])
+	url := "etcds://" + startEtcd(t, ca, key)
 	config, _, err := parse(url)
 	require.NoError(t, err)
 	config.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
