@@ -112,9 +112,15 @@ func TestShortTTLOnACoarseWheelIsRefused(t *testing.T) {
 // The settlement of a handler whose lease ends in an outage counts afterwards, as long as
 // no other worker has the message.
 func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
+	settlementOutlasts(t, new(outage), 3*time.Second, time.Second)
+}
+
+// settlementOutlasts checks that the outcome of a message, whose lease has a TTL, counts after an outage
+// that begins in its handler and lasts for so long.
+func settlementOutlasts(t *testing.T, away *outage, lasts, ttl time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
-		away := new(outage)
 		client.AddHook(away)
 		q := open(t, client, config{})
 		put(t, q, message{ID: "a"})
@@ -122,10 +128,11 @@ func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 		work(t, q, func(context.Context, *delivery) error {
 			away.down.Store(true)
 			return nil
-		}, worker{TTL: time.Second, Concurrency: 1, Report: l.add})
-		time.Sleep(3 * time.Second)
+		}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
+		time.Sleep(lasts)
+		assert.Empty(t, l.all())
 		away.down.Store(false)
-		time.Sleep(10 * time.Second)
+		time.Sleep(delayqueue.DefaultTTL)
 		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
 		assert.Empty(t, whole(t, client))
 	})
@@ -140,24 +147,8 @@ func (refusal) RedisError()     {}
 // The outcome of a message counts once a server that refuses to write accepts it, while its lease
 // runs.
 func TestOutcomeOutlastsARefusal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := embedded(t)
-		away := &outage{as: refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}
-		client.AddHook(away)
-		q := open(t, client, config{})
-		put(t, q, message{ID: "a"})
-		l := newLog()
-		work(t, q, func(context.Context, *delivery) error {
-			away.down.Store(true)
-			return nil
-		}, worker{Concurrency: 1, Report: l.add})
-		time.Sleep(delayqueue.DefaultTTL * 2 / 3)
-		assert.Empty(t, l.all())
-		away.down.Store(false)
-		time.Sleep(delayqueue.DefaultTTL)
-		assert.Equal(t, []string{"a done"}, outcomes(l.all()))
-		assert.Empty(t, whole(t, client))
-	})
+	away := &outage{as: refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}
+	settlementOutlasts(t, away, delayqueue.DefaultTTL*2/3, delayqueue.DefaultTTL)
 }
 
 // A renewal of any configuration is for some dozens of messages.
