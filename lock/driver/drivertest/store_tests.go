@@ -196,9 +196,17 @@ func (b *bench) keeps(s driver.Store, h, next *driver.Hold) {
 	b.granted(s, h)
 	ended := back(h)
 	ended.Keep = ttl
+	sent, limit := time.Now(), b.over(ttl)
+	if b.suite.Split { // a refusal may be of servers that the release reaches later
+		limit = h.TTL
+	}
 	b.release(s, ended, true)
-	if refusal := b.refused(s, next); refusal.Wait <= 0 || refusal.Wait > b.over(ttl) {
-		b.Errorf("refused by %+v; the hold stays for %v", refusal, ttl)
+	answer := b.acquire(s, next)
+	switch took := time.Since(sent); {
+	case answer.Verdict != driver.Refused && took < ttl:
+		b.Errorf("got %+v %v after a release that keeps the hold for %v", answer, took, ttl)
+	case answer.Verdict == driver.Refused && (answer.Wait <= 0 || answer.Wait > limit):
+		b.Errorf("refused by %+v; the hold stays for %v", answer, ttl)
 	}
 	time.Sleep(b.over(ttl + b.suite.Step)) // it is rounded up
 	b.granted(s, next)
@@ -339,7 +347,9 @@ func (b *bench) renew(s driver.Store, items []renewal.Item, want ...renewal.Outc
 		return err
 	})
 	for i, item := range items {
-		if item.Outcome != want[i] {
+		// Of several servers, those that answer first may not have granted it yet.
+		split := b.suite.Split && want[i] == renewal.Taken && item.Outcome == renewal.Gone
+		if item.Outcome != want[i] && !split {
 			b.Errorf("renewal of %q by %s: got %v (%v), want %v", item.Key, item.Owner, item.Outcome, item.Err, want[i])
 		}
 	}
@@ -350,11 +360,10 @@ func renewsEachLeaseByItself(b *bench) {
 	for name, owner := range map[string]string{"mine": "me:1", "theirs": "you:1", "mine too": "me:2"} {
 		b.granted(s, lasting(b.hold(name, owner), 2*ttl))
 	}
-	// A majority has granted them; the other nodes grant them, too.
-	for by := time.Now().Add(ttl); time.Now().Before(by); time.Sleep(10 * time.Millisecond) {
-		refused := renewals(b.hold("theirs", "me:3"))
-		if s.Renew(b.Context(), refused); refused[0].Outcome == renewal.Taken {
-			break
+	taken := renewals(b.hold("theirs", "me:3"))
+	for by := time.Now().Add(ttl); taken[0].Outcome != renewal.Taken; time.Sleep(10 * time.Millisecond) {
+		if b.renew(s, taken, renewal.Taken); time.Now().After(by) {
+			b.Fatalf("another's lock is still %v after %v", taken[0].Outcome, ttl)
 		}
 	}
 	b.renew(s, renewals(b.hold("mine", "me:1"), b.hold("theirs", "me:3"), b.hold("nobody's", "me:4"), b.hold("mine too", "me:2")),
