@@ -1,5 +1,5 @@
--- Settles claimed messages. The settlement of the latest claimant counts until the
--- message is claimed again, even when the lease has ended.
+-- Settles claimed messages. The settlement of the latest claimant counts even when the lease
+-- has ended, until another claim has reclaimed the message; done counts until it is claimed.
 --
 -- ARGV  2… for each message: the action, its id, the token of the claim, a ms, an error:
 --       done      handled: the message is deleted
