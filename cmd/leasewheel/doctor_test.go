@@ -4,7 +4,11 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +157,30 @@ func TestDoctorOfAServerThatHangs(t *testing.T) {
 	p := commandtest.Call(t, env, "doctor")
 	assert.Equal(t, exit.Unavailable, p.Wait())
 	p.RequireOneLine("no answer from the server")
+}
+
+// The schema names the topic of every finding, of each engine that is examined, and no other.
+func TestDoctorTopics(t *testing.T) {
+	t.Parallel()
+	topic := regexp.MustCompile(`(?:[sS]everity\w*, |unexamined\(|Topic: )"([a-z_-]+)"`)
+	found := map[any]bool{}
+	for _, place := range []string{"quorum/check.go", "redisstore/internal/check/*.go", "pgstore/check.go"} {
+		files, err := filepath.Glob(filepath.Join(moduleDir(t), "lock", place))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, place)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, match := range topic.FindAllStringSubmatch(string(text), -1) {
+				found[match[1]] = true
+			}
+		}
+	}
+	named := commandtest.ReadSchema(t, "doctor").Properties["findings"].Items.Properties["topic"].Enum
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(found)), named)
 }
 
 // The manual names each severity.

@@ -120,6 +120,7 @@ func completed(t *testing.T, env []string, args ...string) (offered []string, di
 const (
 	noFiles = ":4"
 	anyFile = ":0"
+	folders = ":16"
 )
 
 // A shell shows the descriptions of flags without the marks of their placeholders.
@@ -141,6 +142,7 @@ func TestCompletionOfFlags(t *testing.T) {
 		{[]string{"run", "--on-lost", ""}, []string{"term", "kill", "ignore"}, noFiles},
 		{[]string{"inspect", "--kind", ""}, []string{"semaphore", "permits", "latch"}, noFiles},
 		{[]string{"watch", "--interval", ""}, nil, noFiles},
+		{[]string{"run", "--dir", ""}, nil, folders},
 		{[]string{"ls", "--store-file", ""}, nil, anyFile},
 		{[]string{"run", "name", "--", ""}, nil, anyFile},
 		{[]string{"acl", ""}, nil, noFiles},

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -58,6 +59,10 @@ func TestCommandsOnPostgres(t *testing.T) {
 	doctor := commandtest.Call(t, env, "doctor", "--json")
 	assert.Contains(t, []int{exit.OK, exit.Broken, exit.Warned}, doctor.Wait())
 	assert.Contains(t, doctor.Stdout.String(), "postgresql")
+	var document any
+	require.NoError(t, json.Unmarshal([]byte(doctor.Stdout.String()), &document))
+	schema := commandtest.ReadSchema(t, "doctor")
+	assert.Empty(t, append(schema.Faults("", document), schema.Unnamed("", document)...))
 	for _, text := range []string{p.Stderr.String(), doctor.Stdout.String(), doctor.Stderr.String(), refused.Stderr.String()} {
 		assert.NotContains(t, text, commandtest.Secret)
 	}

@@ -1,7 +1,6 @@
 package root
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,9 +23,6 @@ var flagValues = map[string][]string{
 	"load":    {bench.Idle.String(), bench.Busy.String(), bench.GC.String()},
 }
 
-// fileFlags are the flags whose values are files.
-var fileFlags = []string{"store-file", "store-ca", "store-cert", "store-key", "store-password-file", "store-sentinel-password-file", "password-file", "payload-file", "csv", "hgrm", "gobench", "html", "svg"}
-
 // describeFlags takes the marks of placeholders out of the descriptions of flags, which
 // cobra offers to shells as they are.
 func describeFlags(cmd *cobra.Command) {
@@ -37,16 +33,20 @@ func describeFlags(cmd *cobra.Command) {
 }
 
 // completeFlags completes the values of all flags of cmd and of its subcommands: those of
-// flagValues, files, and nothing where a shell would suggest files that are none.
+// flagValues, files and folders by their placeholders, and nothing where a shell would suggest
+// files that are none.
 func completeFlags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		complete := cobra.NoFileCompletions
-		switch values, listed := flagValues[f.Name]; {
-		case f.NoOptDefVal != "", slices.Contains(fileFlags, f.Name):
+		values, directive := flagValues[f.Name], cobra.ShellCompDirectiveNoFileComp
+		switch placeholder, _ := pflag.UnquoteUsage(f); placeholder {
+		case "": // it takes no value
 			return
-		case listed:
-			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+		case "file", "FILE":
+			directive = cobra.ShellCompDirectiveDefault
+		case "folder":
+			directive = cobra.ShellCompDirectiveFilterDirs
 		}
+		complete := cobra.FixedCompletions(values, directive)
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that is registered twice
 	})
 	for _, sub := range cmd.Commands() {
