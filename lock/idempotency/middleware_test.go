@@ -292,6 +292,35 @@ func TestInterruptedAttempts(t *testing.T) {
 	}
 }
 
+// sending is a connection on which something happens before the reply is sent.
+type sending struct {
+	*httptest.ResponseRecorder
+	before func()
+}
+
+func (s sending) WriteHeader(status int) {
+	s.before()
+	s.ResponseRecorder.WriteHeader(status)
+}
+
+// The lock is held while the handler works, not while a client receives its reply, which may
+// take for ever.
+func TestSlowClientHoldsNoLock(t *testing.T) {
+	var calls int
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	var again *httptest.ResponseRecorder
+	slow := sending{httptest.NewRecorder(), func() { again = post(h, "k", "body") }}
+	r := httptest.NewRequest(http.MethodPost, "/orders?shop=7", strings.NewReader("body"))
+	r.Header.Set("Idempotency-Key", "k")
+	h.ServeHTTP(slow, r)
+	require.Equal(t, http.StatusBadGateway, slow.Code)
+	require.Equal(t, http.StatusOK, again.Code, "broken promise: the handler has ended")
+}
+
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32
