@@ -250,10 +250,9 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 	defer remove()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
-	if answer.large {
-		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errLarge)
+	if answer.finish() {
+		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errReply)
 	}
-	answer.finish()
 	if answer.final {
 		if err := h.store(detached, q, lease, answer); err != nil {
 			h.unavailable(w, q, err)
