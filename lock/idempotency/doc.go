@@ -14,8 +14,8 @@
 //	     ago; repeat it later
 //	413  the body is larger than Config.MaxBody
 //	422  the key was used for another request: method, target or body differ
-//	500  the reply is larger than Config.MaxReply, the stored one is damaged, or the store of the
-//	     locks has no fencing tokens
+//	500  the reply is larger than Config.MaxReply, or incomplete, the stored one is damaged, or the
+//	     store of the locks has no fencing tokens
 //	503  a store does not answer, or the lock was lost; repeat it later
 //
 // # What happens once
@@ -40,8 +40,8 @@
 // trailers, are dropped.
 //
 // Replies of 500 and above, and 429, are sent but not stored, since they ask for a repetition; a
-// panic stores none either. Any other that is larger than [Config.MaxReply] becomes a 500 that
-// is stored: its effect has happened. The handler's Write reports no error then.
+// panic stores none either. Any other that is larger than [Config.MaxReply], or smaller than its
+// Content-Length, becomes a 500 that is stored: its effect has happened. Write reports no error then.
 package idempotency
 
 // Where a change goes, with its tests. A name without a folder is of this package.

@@ -157,7 +157,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.unavailable(w, q, err)
 	default:
-		h.hold(w, q, lease)
+		if answer := h.hold(w, q, lease); answer != nil {
+			answer.send(w)
+		}
 	}
 }
 
@@ -215,31 +217,29 @@ func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
 	return true
 }
 
-// hold calls the handler under the lock.
-func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
+// hold calls the handler under the lock, and returns the reply to send: a client may take long to
+// receive it. nil means that the request is answered.
+func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *reply {
 	detached := context.WithoutCancel(q.Context())
 	defer lease.Unlock(detached) //nolint:errcheck // the locker repeats a release that fails
 	begun := Record{Token: lease.Token(), Fingerprint: q.fingerprint}
 	if begun.Token == 0 {
 		h.config.Logger.Error("idempotency: the store of the locks counts no fencing tokens")
 		problem(w, http.StatusInternalServerError, "requests with an Idempotency-Key cannot be served")
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(detached, limit) // else a client that leaves interrupts an attempt
 	previous, err := h.replies.Swap(ctx, q.name, begun, h.config.Keep)
 	cancel()
 	switch {
-	case err != nil:
+	case err == nil && h.known(w, q, previous):
+		return nil
+	case err == nil && !previous.Yields(begun):
+		err = lock.ErrLost
+	}
+	if err = cmp.Or(err, lease.Err()); err != nil { // lost while the store was slow
 		h.unavailable(w, q, err)
-		return
-	case h.known(w, q, previous):
-		return
-	case !previous.Yields(begun):
-		h.unavailable(w, q, lock.ErrLost)
-		return
-	case lease.Err() != nil: // while the store was slow
-		h.unavailable(w, q, lease.Err())
-		return
+		return nil
 	}
 
 	next := h.next
@@ -250,17 +250,16 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) {
 	defer remove()
 	answer := &reply{header: http.Header{}, limit: h.config.MaxReply}
 	next.ServeHTTP(answer, inner)
-	if answer.large {
-		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errLarge)
+	if answer.finish() {
+		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", errReply)
 	}
-	answer.finish()
 	if answer.final {
 		if err := h.store(detached, q, lease, answer); err != nil {
 			h.unavailable(w, q, err)
-			return
+			return nil
 		}
 	}
-	answer.send(w)
+	return answer
 }
 
 // store stores the reply while the lease is held: after a loss the handler's context has ended,

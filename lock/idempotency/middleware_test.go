@@ -292,6 +292,65 @@ func TestInterruptedAttempts(t *testing.T) {
 	}
 }
 
+// sending is a connection on which something happens before the reply is sent.
+type sending struct {
+	*httptest.ResponseRecorder
+	before func()
+}
+
+func (s sending) WriteHeader(status int) {
+	s.before()
+	s.ResponseRecorder.WriteHeader(status)
+}
+
+// The lock is held while the handler works, not while a client receives its reply, which may
+// take for ever.
+func TestSlowClientHoldsNoLock(t *testing.T) {
+	var calls int
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	var again *httptest.ResponseRecorder
+	slow := sending{httptest.NewRecorder(), func() { again = post(h, "k", "body") }}
+	r := httptest.NewRequest(http.MethodPost, "/orders?shop=7", strings.NewReader("body"))
+	r.Header.Set("Idempotency-Key", "k")
+	h.ServeHTTP(slow, r)
+	require.Equal(t, http.StatusBadGateway, slow.Code)
+	require.Equal(t, http.StatusOK, again.Code, "broken promise: the handler has ended")
+}
+
+// A handler that has declared a longer reply, as one whose source broke off, gets its connection
+// closed by net/http. Here it is a failure, too: a part is not replayed as the whole.
+func TestIncompleteReply(t *testing.T) {
+	for length, want := range map[string]int{
+		"":     http.StatusCreated,
+		"none": http.StatusCreated,
+		"3":    http.StatusCreated,
+		"4":    http.StatusCreated,
+		"5":    http.StatusInternalServerError,
+	} {
+		var calls atomic.Int32
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			w.Header().Set("Content-Length", length)
+			w.WriteHeader(http.StatusCreated)
+			_, err := io.WriteString(w, "half")
+			assert.NoError(t, err)
+		})
+		for range 2 {
+			assert.Equal(t, want, post(h, "k", "body").Code, "declared %q", length)
+		}
+		assert.EqualValues(t, 1, calls.Load())
+	}
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5") // of what was not modified
+		w.WriteHeader(http.StatusNotModified)
+	})
+	assert.Equal(t, http.StatusNotModified, post(h, "k", "body").Code)
+}
+
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32

@@ -32,7 +32,7 @@ type storedReply struct {
 	Text    []byte
 }
 
-var errLarge = errors.New("idempotency: the reply is larger than Config.MaxReply")
+var errReply = errors.New("idempotency: the reply is larger than Config.MaxReply, or smaller than its Content-Length")
 
 func (r *reply) Header() http.Header { return r.header }
 
@@ -62,14 +62,15 @@ func (r *reply) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish ends the reply when the handler has returned. One that is too large has become a
-// problem, which is final all the same: the effect has happened.
-func (r *reply) finish() {
+// finish ends the reply when the handler has returned. One that is too large or incomplete has
+// failed: it becomes a problem, which is final all the same, as the effect has happened.
+func (r *reply) finish() (failed bool) {
 	r.WriteHeader(http.StatusOK)
 	r.final = r.Status < 500 && r.Status != http.StatusTooManyRequests
-	if r.large {
+	n, _ := strconv.Atoi(r.Headers.Get("Content-Length"))
+	if failed = r.large || n > len(r.Text) && r.Status != http.StatusNoContent && r.Status != http.StatusNotModified; failed {
 		*r = reply{header: http.Header{}, limit: math.MaxInt, final: r.final}
-		problem(r, http.StatusInternalServerError, "the reply is too large")
+		problem(r, http.StatusInternalServerError, "the reply is too large, or incomplete")
 	}
 	drop := []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Date"}
 	for _, value := range r.Headers.Values("Connection") {
@@ -80,6 +81,7 @@ func (r *reply) finish() {
 	maps.DeleteFunc(r.Headers, func(name string, _ []string) bool {
 		return slices.Contains(drop, name) || strings.HasPrefix(name, http.TrailerPrefix)
 	})
+	return failed
 }
 
 // send sends the reply.

@@ -90,16 +90,16 @@ func (s *Store) window(ctx context.Context) (*window, error) {
 // readClock reads the server's clock, and finds out whether the server is fit for requests.
 func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var micros int64
-	var unfit string // the setting by which statements miss what has happened while they waited, or alter texts
+	var setting string // the one by which statements miss what has happened while they waited, or alter texts
 	var readOnly bool
 	var hex []byte // pgx reads no bytea in the format escape
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &unfit, &readOnly, &hex) })
+	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &setting, &readOnly, &hex) })
 	switch {
 	case err != nil:
 		return nil, notDone(err)
-	case unfit != "":
-		return nil, fmt.Errorf("pgstore: the server would not do what the store requests: set %s for the pool's role: %w", unfit, driver.ErrNotDone)
+	case setting != "":
+		return nil, fmt.Errorf(unfit, setting, driver.ErrNotDone)
 	case readOnly:
 		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}

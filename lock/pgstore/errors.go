@@ -14,6 +14,8 @@ import (
 
 var errLate = fmt.Errorf("pgstore: the request has reached the server after its deadline: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 
+const unfit = "pgstore: the server would not do what the store requests: set %s for the pool's role: %w"
+
 // notDone adds to an error that the request has changed nothing.
 func notDone(err error) error {
 	if errors.Is(err, driver.ErrNotDone) {
@@ -59,15 +61,12 @@ func rolledBack(refusal *pgconn.PgError) bool {
 
 // passing reports whether a refusal may pass by itself.
 func passing(code string) bool {
-	switch {
-	case repeatable(code), strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"):
-		return true
-	case code == "25006", code == "55P03", code == "25P04": // a standby, or a read-only transaction; lock_timeout; transaction_timeout
-		return true
-	case code == "54000": // the queue of notifications is full: a session that listens keeps a transaction open
+	switch code {
+	case "25006", "55P03", "25P04", // a standby, or a read-only transaction; lock_timeout; transaction_timeout
+		"54000": // the queue of notifications is full: a session that listens keeps a transaction open
 		return true
 	}
-	return false
+	return repeatable(code) || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57")
 }
 
 // repeatable reports whether a statement that was rolled back may succeed at once.

@@ -135,10 +135,11 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 }
 
 func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
-	rows, err := conn.Query(ctx, sql, args...)
-	if err != nil {
-		return answerOf(err, true)
+	encoding := conn.PgConn().ParameterStatus
+	if encoding("client_encoding") != "UTF8" && encoding("server_encoding") != "SQL_ASCII" { // another lock of the same name
+		return fmt.Errorf(unfit, "client_encoding to UTF8", driver.ErrNotDone)
 	}
+	rows, _ := conn.Query(ctx, sql, args...) // rows have its error
 	defer rows.Close()
 	for rows.Next() {
 		if scan == nil {

@@ -28,7 +28,6 @@ func newStatements(schema string) statements {
 		clock: text(`SELECT {schema}.clock(), CASE
 			WHEN current_setting('transaction_isolation') <> 'read committed' THEN 'default_transaction_isolation to "read committed"'
 			WHEN ($1::text[])[1] IS NOT NULL THEN 'array_nulls to on'
-			WHEN current_setting('client_encoding') <> 'UTF8' AND current_setting('server_encoding') <> 'SQL_ASCII' THEN 'client_encoding to UTF8'
 			ELSE '' END, current_setting('transaction_read_only')::bool, decode('00', 'hex') AS bytea_output`),
 		read: text(`SELECT {looked}, n.at FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS n(name, at) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
