@@ -33,6 +33,8 @@ func TestNewRefusesUnfitClients(t *testing.T) {
 		"nil *Client":             {noClient, "Open"},
 		"nil *ClusterClient":      {noCluster, "Open"},
 		"deadlines ignored":       {redis.NewClient(&redis.Options{}), "ContextTimeoutEnabled: true"},
+		"reads without an end":    {redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, ReadTimeout: -2}), "ReadTimeout"},
+		"writes without an end":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, WriteTimeout: -2}), "WriteTimeout"},
 		"by sentinel":             {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster":                 {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster, no redirects":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, MaxRedirects: -1}), "MaxRedirects"},
