@@ -34,8 +34,11 @@ func inspect(client redis.UniversalClient) error {
 	case *redis.ClusterClient:
 		if c != nil {
 			o := c.Options()
-			if o.MaxRedirects < 1 {
+			switch {
+			case o.MaxRedirects < 1:
 				return fmt.Errorf("%w: it follows no redirects, so it cannot reach a lock whose slot has moved: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
+			case o.ReadOnly && o.ClusterSlots == nil: // its connections are in READONLY mode
+				return fmt.Errorf("%w: a former master would answer with old data instead of a redirect: leave ReadOnly, RouteByLatency and RouteRandomly of ClusterOptions unset", ErrClient)
 			}
 			return bounded(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 		}

@@ -38,6 +38,7 @@ func TestNewRefusesUnfitClients(t *testing.T) {
 		"by sentinel":             {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster":                 {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster, no redirects":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, MaxRedirects: -1}), "MaxRedirects"},
+		"cluster, of replicas":    {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, RouteByLatency: true}), "ReadOnly"},
 		"ring":                    {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}), "quorum"},
 		"something of the user's": {struct{ redis.UniversalClient }{}, "Open"},
 	} {
