@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,9 +204,7 @@ func (l *lister) choose(traces []string, t *trace) (locks []key) {
 
 // page lists the held locks among those at some keys. It reports whether to continue.
 func (l *lister) page(at *redis.Client, locks []key) bool {
-	for len(locks) > 0 {
-		batch := locks[:min(len(locks), detailBatch)]
-		locks = locks[len(batch):]
+	for batch := range slices.Chunk(locks, detailBatch) {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
 		infos, err := l.inspect(bounded, batch)
 		cancel()
