@@ -31,7 +31,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 	const sentinelAddress = "FailoverClient" // in the options of a client that asks sentinels for the master
 	sentinel := single != nil && single.Options().Addr == sentinelAddress
 	subject := &check.Subject{
-		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.names.mapTo != nil, Limits: s.checkLimits,
+		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.config.MapName != nil, Limits: s.checkLimits,
 		Sharded:      s.messages.clustered && s.config.PubSub != PubSubOff,
 		NeedsSharded: s.config.PubSub == PubSubOn,
 		Nodes: func(ctx context.Context) ([]check.Node, error) {
@@ -75,7 +75,7 @@ func unusedKeys(s *Store, prefix, node string, several int) (keys []string) {
 	for range 1000 * several {
 		var random [8]byte
 		_, _ = rand.Read(random[:]) // never fails
-		at, err := s.names.key(prefix + ":check-" + hex.EncodeToString(random[:]))
+		at, err := s.config.key(prefix + ":check-" + hex.EncodeToString(random[:]))
 		if err != nil || driver.ValidateName(string(at)) != nil || len(keys) > 0 && transport.HashTag(string(at)) == transport.HashTag(keys[0]) {
 			return nil
 		}

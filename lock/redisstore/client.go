@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -26,29 +27,37 @@ var ErrClient = errors.New("redisstore: unfit client")
 func inspect(client redis.UniversalClient) error {
 	switch c := client.(type) {
 	case *redis.Client:
-		if c == nil {
-			break
+		if c != nil {
+			o := c.Options()
+			return bounded(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 		}
-		return bounded(c.Options().ContextTimeoutEnabled)
 	case *redis.ClusterClient:
-		if c == nil {
-			break
+		if c != nil {
+			o := c.Options()
+			switch {
+			case o.MaxRedirects < 1:
+				return fmt.Errorf("%w: it follows no redirects, so it cannot reach a lock whose slot has moved: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
+			case o.ReadOnly && o.ClusterSlots == nil: // its connections are in READONLY mode
+				return fmt.Errorf("%w: a former master would answer with old data instead of a redirect: leave ReadOnly, RouteByLatency and RouteRandomly of ClusterOptions unset", ErrClient)
+			}
+			return bounded(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 		}
-		if c.Options().MaxRedirects < 1 {
-			return fmt.Errorf("%w: it follows no redirects, so it cannot reach a lock whose slot has moved: leave ClusterOptions.MaxRedirects at 0 (which means 3) or set it to 1 or more", ErrClient)
-		}
-		return bounded(c.Options().ContextTimeoutEnabled)
 	case *redis.Ring:
 		return fmt.Errorf("%w: a redis.Ring sends a key to another server when one is down, and then two clients hold one lock: use a single server, sentinel, a cluster or a quorum of stores", ErrClient)
 	}
 	return fmt.Errorf("%w: %T cannot be inspected: pass a *redis.Client or a *redis.ClusterClient, or use Open", ErrClient, client)
 }
 
-func bounded(contextTimeoutEnabled bool) error {
-	if contextTimeoutEnabled {
-		return nil
+// bounded refuses options by which requests do not end with their contexts.
+func bounded(contextTimeoutEnabled bool, read, write time.Duration) error {
+	const unbounded = "so an unresponsive server would block a request after its lease has ended"
+	switch {
+	case !contextTimeoutEnabled:
+		return fmt.Errorf("%w: it ignores deadlines, %s: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient, unbounded)
+	case min(read, write) < 0: // -2 in the options: go-redis then sets no deadline on a connection
+		return fmt.Errorf("%w: it sets no deadlines, %s: leave ReadTimeout and WriteTimeout at 0, or set them to -1 for no limit but the context's", ErrClient, unbounded)
 	}
-	return fmt.Errorf("%w: it ignores deadlines, so an unresponsive server would block a request for seconds after its lease has ended: set ContextTimeoutEnabled: true in its options, or use Open", ErrClient)
+	return nil
 }
 
 // Open makes a client from a URL and returns a store on it. The store's Close closes the

@@ -33,9 +33,12 @@ func TestNewRefusesUnfitClients(t *testing.T) {
 		"nil *Client":             {noClient, "Open"},
 		"nil *ClusterClient":      {noCluster, "Open"},
 		"deadlines ignored":       {redis.NewClient(&redis.Options{}), "ContextTimeoutEnabled: true"},
+		"reads without an end":    {redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, ReadTimeout: -2}), "ReadTimeout"},
+		"writes without an end":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, WriteTimeout: -2}), "WriteTimeout"},
 		"by sentinel":             {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster":                 {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "ContextTimeoutEnabled: true"},
 		"cluster, no redirects":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, MaxRedirects: -1}), "MaxRedirects"},
+		"cluster, of replicas":    {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: true, RouteByLatency: true}), "ReadOnly"},
 		"ring":                    {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}), "quorum"},
 		"something of the user's": {struct{ redis.UniversalClient }{}, "Open"},
 	} {

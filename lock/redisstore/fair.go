@@ -55,8 +55,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 	if err != nil || len(owners) == 0 {
 		return nil, err
 	}
-	args := make([]any, 0, 1+len(owners))
-	args = append(args, place.Milliseconds())
+	args := []any{place.Milliseconds()}
 	for _, owner := range owners {
 		args = append(args, owner)
 	}
@@ -67,10 +66,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 	numbers, ok := reply.([]any)
 	for _, number := range numbers {
 		n, isNumber := number.(int64)
-		if !isNumber || n < 1 || n > int64(len(owners)) {
-			ok = false
-			break
-		}
+		ok = ok && isNumber && n >= 1 && n <= int64(len(owners))
 		ask = append(ask, int(n-1))
 	}
 	if !ok {

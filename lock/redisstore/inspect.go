@@ -84,16 +84,13 @@ func info(ctx context.Context, r request, name string, c *transport.Call) (drive
 // inspectRedisson describes a lock of any kind. If the caller asked for it by name, its
 // holder's owner may have any form.
 func inspectRedisson(r request, as driver.Kind, named bool) *transport.Call {
-	mode, channel, asked := "", semaphoreChannel(r.at), 0
-	if named {
-		asked = 1
-	}
+	mode, channel := "", semaphoreChannel(r.at)
 	if k := kinds[as]; k.counter != nil {
 		mode, channel = as.Word(), k.counting(r.store, r.at, "")[1]
 	}
 	return newCall(inspectLock,
 		slices.Insert(lockKeys(r.at), 0, permitsKey(r.at)),
-		driver.MaxTold, r.publish, string(waitChannel(r.at)), mode, string(channel), asked)
+		driver.MaxTold, r.publish, string(waitChannel(r.at)), mode, string(channel), named)
 }
 
 func forceRedisson(r request) *transport.Call {
@@ -161,7 +158,7 @@ func describe(name string, reply any) (driver.Info, error) {
 func holder(fields []string) driver.Holder {
 	owner, write := strings.CutSuffix(fields[0], ":write")
 	return driver.Holder{
-		Owner: owner, Write: write, Holds: integer(fields[1]), TTL: remaining(integer(fields[2])), Client: clientOf(owner),
+		Owner: owner, Write: write, Holds: integer(fields[1]), TTL: remaining(integer(fields[2])), Client: driver.Client{ID: driver.ClientOf(owner)},
 	}
 }
 
@@ -174,7 +171,7 @@ func permitHolder(fields []string) driver.Holder {
 // waiter parses one waiter: its owner, the ms for which its place is kept, and the µs of
 // its arrival.
 func waiter(fields []string) driver.Waiter {
-	w := driver.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: clientOf(fields[0])}
+	w := driver.Waiter{Owner: fields[0], TTL: time.Duration(integer(fields[1])) * time.Millisecond, Client: driver.Client{ID: driver.ClientOf(fields[0])}}
 	if since := integer(fields[2]); since > 0 {
 		w.Since = time.UnixMicro(since)
 	}
@@ -188,12 +185,6 @@ func integer(text string) int64 {
 		return 0
 	}
 	return n
-}
-
-// clientOf returns the client id in an owner's name.
-func clientOf(owner string) driver.Client {
-	id, _, _ := strings.Cut(owner, ":")
-	return driver.Client{ID: id}
 }
 
 // recordsTimeout bounds the search for the records of clients, any of which may be on a node

@@ -8,19 +8,13 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
-var (
-	inspectPlain = transport.File("inspect_plain.lua")
-)
+var inspectPlain = transport.File("inspect_plain.lua")
 
 // plainCall returns the call that describes a plain lock, and frees it unless publish is
 // empty. named is set if the caller asked for the lock by name. Otherwise a string counts as
 // a lock only if it looks like one, since other programs store strings, too.
 func plainCall(at key, publish string, named bool) *transport.Call {
-	only := 1
-	if named {
-		only = 0
-	}
-	return newCall(inspectPlain, []key{at, tokenKey(at), channelKey(at)}, publish, only)
+	return newCall(inspectPlain, []key{at, tokenKey(at), channelKey(at)}, publish, !named)
 }
 
 // ownOwner matches the owners of leasewheel's clients.

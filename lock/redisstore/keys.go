@@ -7,7 +7,7 @@ import (
 )
 
 // key is a key on the server, or a channel. A cluster has a node for each. The key of a lock
-// is made from the lock's name by [mapping.key], once, and the others are derived from it. A
+// is made from the lock's name by [Config.key], once, and the others are derived from it. A
 // name is a string, so that no key is taken for a name and mapped again.
 type key string
 

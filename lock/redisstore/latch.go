@@ -1,8 +1,6 @@
 package redisstore
 
-import (
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
-)
+import "github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 
 var (
 	latchWait  = transport.File("latch_wait.lua")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -169,7 +170,7 @@ func (l *lister) failure(at *redis.Client, err error) error {
 
 // scan lists one server's locks that leave a trace.
 func (l *lister) scan(at *redis.Client, t *trace) error {
-	pattern := t.pattern(l.store.names.pattern(l.prefix))
+	pattern := t.pattern(l.store.config.pattern(l.prefix))
 	for cursor := uint64(0); ; {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
 		keys, next, err := at.ScanType(bounded, cursor, pattern, scanCount, t.keyType).Result()
@@ -192,7 +193,7 @@ func (l *lister) scan(at *redis.Client, t *trace) error {
 func (l *lister) choose(traces []string, t *trace) (locks []key) {
 	for _, trace := range traces {
 		for _, at := range t.locks(key(trace)) {
-			name, ok := l.store.names.name(at)
+			name, ok := l.store.config.name(at)
 			if ok && strings.HasPrefix(name, l.prefix) && driver.ValidateName(name) == nil && l.wanted(name) {
 				locks = append(locks, at)
 			}
@@ -203,9 +204,7 @@ func (l *lister) choose(traces []string, t *trace) (locks []key) {
 
 // page lists the held locks among those at some keys. It reports whether to continue.
 func (l *lister) page(at *redis.Client, locks []key) bool {
-	for len(locks) > 0 {
-		batch := locks[:min(len(locks), detailBatch)]
-		locks = locks[len(batch):]
+	for batch := range slices.Chunk(locks, detailBatch) {
 		bounded, cancel := context.WithTimeout(l.ctx, l.store.pageTimeout)
 		infos, err := l.inspect(bounded, batch)
 		cancel()
@@ -234,7 +233,7 @@ func (l *lister) inspect(ctx context.Context, locks []key) (infos []*driver.Info
 		err, failed := reply.(error)
 		var info driver.Info
 		if !failed {
-			name, _ := l.store.names.name(locks[i])
+			name, _ := l.store.config.name(locks[i])
 			info, err = describe(name, reply)
 		}
 		switch {

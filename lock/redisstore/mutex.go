@@ -210,7 +210,7 @@ func (s *Store) prolongAs(c *transport.Call, at key, lease *renewal.Item, owner 
 // must grow together. If the owner does not hold the mutex, Fence does nothing and held
 // is false.
 func (s *Store) Fence(ctx context.Context, h *driver.Hold, token int64) (held bool, err error) {
-	at, err := s.names.key(h.Name)
+	at, err := s.config.key(h.Name)
 	if err != nil {
 		return false, err
 	}

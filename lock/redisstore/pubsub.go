@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -47,10 +48,8 @@ func (p PubSub) String() string {
 
 // ParsePubSub returns the mode of this name, as String returns it.
 func ParsePubSub(name string) (PubSub, error) {
-	for i, known := range pubSubs {
-		if known == name {
-			return PubSub(i), nil
-		}
+	if i := slices.Index(pubSubs, name); i >= 0 {
+		return PubSub(i), nil
 	}
 	return 0, fmt.Errorf("redisstore: unknown PubSub %q; accepted are %s", name, strings.Join(pubSubs, ", "))
 }

@@ -25,13 +25,9 @@ var semaphore = kind{
 	},
 	answer: shared,
 	release: func(r request) (*transport.Call, error) {
-		owed := 0
-		if r.Semaphore.Owed {
-			owed = 1
-		}
 		return newCall(semaphoreRelease,
 			[]key{r.at, requestKey(r.at, r.Owner), semaphoreChannel(r.at)},
-			r.Semaphore.Permits, requestMillis(r.Hold), owed, r.publish, driver.MaxCount), nil
+			r.Semaphore.Permits, requestMillis(r.Hold), r.Semaphore.Owed, r.publish, driver.MaxCount), nil
 	},
 	counter: permitsCount,
 	counting: func(_ *Store, at key, request string) []key {

@@ -89,41 +89,28 @@ type Config struct {
 	ReplicaTimeout time.Duration
 }
 
-// mapping maps names of locks to keys, like Redisson's NameMapper. The zero value is the
-// identity.
-type mapping struct {
-	prefix string
-	mapTo  func(name string) string
-	back   func(key string) (name string, ok bool)
-}
-
 // errMapping is the error of a configuration with two mappings of names, or half of one.
 var errMapping = errors.New("redisstore: set either Prefix, or MapName and UnmapName together")
 
-// mapping returns the configuration's name mapping.
-func (c *Config) mapping() (mapping, error) {
+// mapNames sets the mapping for a Prefix.
+func (c *Config) mapNames() error {
+	prefix := c.Prefix
 	switch {
-	case (c.MapName == nil) != (c.UnmapName == nil), c.Prefix != "" && c.MapName != nil:
-		return mapping{}, errMapping
-	case c.MapName != nil:
-		return mapping{mapTo: c.MapName, back: c.UnmapName}, nil
-	case c.Prefix != "":
-		prefix := c.Prefix
-		return mapping{
-			prefix: prefix,
-			mapTo:  func(name string) string { return prefix + name },
-			back:   func(key string) (string, bool) { return strings.CutPrefix(key, prefix) },
-		}, nil
+	case (c.MapName == nil) != (c.UnmapName == nil), prefix != "" && c.MapName != nil:
+		return errMapping
+	case prefix != "":
+		c.MapName = func(name string) string { return prefix + name }
+		c.UnmapName = func(key string) (string, bool) { return strings.CutPrefix(key, prefix) }
 	}
-	return mapping{}, nil
+	return nil
 }
 
 // key returns the key of the lock called name. It refuses a key that is no valid name.
-func (m *mapping) key(name string) (key, error) {
-	if m.mapTo == nil {
+func (c *Config) key(name string) (key, error) {
+	if c.MapName == nil {
 		return key(name), nil
 	}
-	mapped := m.mapTo(name)
+	mapped := c.MapName(name)
 	if err := driver.ValidateName(mapped); err != nil {
 		return "", fmt.Errorf("redisstore: the name %q is mapped to an invalid key: %w: %w", name, err, driver.ErrNotDone)
 	}
@@ -131,19 +118,19 @@ func (m *mapping) key(name string) (key, error) {
 }
 
 // name returns the name of the lock at the key; ok is false if there is none.
-func (m *mapping) name(at key) (name string, ok bool) {
-	if m.back == nil {
+func (c *Config) name(at key) (name string, ok bool) {
+	if c.UnmapName == nil {
 		return string(at), true
 	}
-	return m.back(string(at))
+	return c.UnmapName(string(at))
 }
 
 // pattern returns the prefix of the keys of all locks whose names begin with prefix.
-func (m *mapping) pattern(prefix string) string {
-	if m.mapTo != nil && m.prefix == "" {
+func (c *Config) pattern(prefix string) string {
+	if c.MapName != nil && c.Prefix == "" {
 		return "" // any key may match
 	}
-	return m.prefix + prefix
+	return c.Prefix + prefix
 }
 
 // Store is a [driver.Store] on Redis. Its methods are safe for concurrent use.
@@ -152,7 +139,6 @@ type Store struct {
 	cluster     *redis.ClusterClient // the client, if it is of a cluster; else nil
 	config      Config
 	format      *format
-	names       mapping
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	messages    *messages
@@ -195,12 +181,11 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	case c.ReplicaTimeout < time.Millisecond:
 		return nil, fmt.Errorf("redisstore: ReplicaTimeout %v is too short; accepted are 1ms and more, 0 for %v", c.ReplicaTimeout, DefaultReplicaTimeout)
 	}
-	names, err := c.mapping()
-	if err != nil {
+	if err := c.mapNames(); err != nil {
 		return nil, err
 	}
 	s := &Store{
-		client: client, config: c, format: &formats[c.Format], names: names, secrets: secrets{maphash.MakeSeed()},
+		client: client, config: c, format: &formats[c.Format], secrets: secrets{maphash.MakeSeed()},
 		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout, recordsTimeout: recordsTimeout, checkLimits: check.DefaultLimits(),
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
@@ -242,7 +227,7 @@ func (s *Store) request(ctx context.Context, as driver.Kind, name string) (r req
 	if r.publish, err = s.publishing(ctx); err != nil {
 		return r, nil, err
 	}
-	r.at, err = s.names.key(name)
+	r.at, err = s.config.key(name)
 	return r, k, err
 }
 
@@ -336,7 +321,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // Group returns the address of the cluster's node that keeps the lock called name. It returns
 // "" outside a cluster, and for a node that is not known.
 func (s *Store) Group(name string, _ any) string {
-	at, err := s.names.key(name)
+	at, err := s.config.key(name)
 	if err != nil {
 		return ""
 	}
@@ -355,7 +340,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		case err == nil && k.renew == nil:
 			err = fmt.Errorf("%w: a lease of a %v", driver.ErrUnsupported, as)
 		}
-		at, unfit := s.names.key(lease.Key)
+		at, unfit := s.config.key(lease.Key)
 		if lease.Err = cmp.Or(err, unfit); lease.Err == nil {
 			k.prolong(s, join(k.renew, string(at)), at, lease)
 		}
