@@ -336,6 +336,41 @@ func TestGrantWithoutATakerExpires(t *testing.T) {
 	}
 }
 
+// So it is if the watch of the waiter's store has missed the note of the grant.
+func TestGrantThatAWatchHasMissedExpires(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	p := startProxy(t, c.members[0].client)
+	cut, other := openOn(t, dial(t, []string{p.address()}, limit), "a"), openOn(t, c.dial(t), "a")
+	h := request("00000001-0000-4000-8000-000000000000:1", time.Minute)
+	acquire(t, other, h)
+	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
+	waiter.Queue.Subscribed = true
+	notices := make(chan driver.Notice, 1000)
+	sub, err := cut.Subscribe(t.Context(), waiter, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	a, err := cut.Acquire(t.Context(), waiter)
+	require.NoError(t, err)
+	require.Equal(t, driver.Refused, a.Verdict)
+	p.set(func(string) bool { return true })
+	h.Count = 0
+	_, err = other.Release(t.Context(), h)
+	require.NoError(t, err)
+	put, err := other.client.Put(t.Context(), "more", "")
+	require.NoError(t, err)
+	_, err = other.client.Compact(t.Context(), put.Header.Revision)
+	require.NoError(t, err)
+	p.set(nil)
+	p.reset()
+	select {
+	case <-notices:
+	case <-time.After(limit):
+		t.Fatal("the waiter was not notified")
+	}
+	eventually(t, "it is free", func() bool { return free(t, other) })
+}
+
 // A hold that an acquisition without an answer may have taken does not outlast its TTL because others
 // by its etcd lease are renewed.
 func TestDoubtfulHoldIsNotKept(t *testing.T) {

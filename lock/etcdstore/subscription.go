@@ -89,7 +89,7 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 	return err
 }
 
-// granted is called when a release has granted the lock to an owner of this store. It has what was
+// granted is called when a release may have granted the lock to an owner of this store. It has what was
 // granted released, waitTTL after the last such release, if the owner has not requested it, as
 // because its caller has gone.
 func (s *Store) granted(name string) {
@@ -177,10 +177,10 @@ func (s *Store) run(ctx context.Context, w *watch, key string) {
 				ready = true
 				close(w.ready)
 			}
-			if len(r.Events) > 0 && w.topic.Kind == driver.KindMutex && w.topic.Of != "" {
-				s.granted(w.name)
-			}
 			if gap || len(r.Events) > 0 {
+				if w.topic.Kind == driver.KindMutex && w.topic.Of != "" {
+					s.granted(w.name)
+				}
 				s.mu.Lock()
 				s.subs[w.name].Deliver(machine.Message{To: w.topic})
 				s.mu.Unlock()
