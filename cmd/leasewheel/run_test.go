@@ -109,6 +109,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"TTL in hexadecimal":     {with("--ttl", "0x1p4"), "accepted are durations like"},
 		"TTL with underscores":   {with("--ttl", "1_0"), "accepted are durations like"},
 		"number that is none":    {with("--permits", "many"), `"--permits" flag: accepted are whole numbers`},
+		"number, hexadecimal":    {with("-n", "-E", "0x10"), "accepted are whole numbers"},
 		"number, too long":       {with("-E", strings.Repeat("9", 20)), "accepted are whole numbers of 64 bits"},
 		"neither true nor false": {with("-n=maybe"), "accepted are true and false"},
 		"server that is unset":   {with("--store", "redis://a", "--store", ""), "--store is empty"},
@@ -224,6 +225,7 @@ func TestRunNotAcquired(t *testing.T) {
 	}{
 		"nonblock":                {[]string{"-n"}, exit.NotAcquired, 0},
 		"nonblock, code":          {[]string{"-n", "-E", "9"}, 9, 0},
+		"nonblock, decimal code":  {[]string{"-n", "-E", "075"}, 75, 0},
 		"nonblock, code 0":        {[]string{"-nE0"}, 0, 0},
 		"wait zero":               {[]string{"-w", "0"}, exit.NotAcquired, 0},
 		"wait, seconds":           {[]string{"-w", "0.3"}, exit.NotAcquired, 300 * time.Millisecond},
