@@ -185,20 +185,30 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	}
 }
 
-// Only the attempt shows that a file is of no executable format. Nothing has run, so that
+// Only the attempt shows that a file is of no executable format, or that the interpreter of a script
+// is missing, for which env(1) and timeout(1) exit with 127, too. Nothing has run, so that
 // --hold-at-least does not keep the lock from another machine.
 func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
-	garbage := filepath.Join(t.TempDir(), "garbage")
+	garbage, script := filepath.Join(t.TempDir(), "garbage"), filepath.Join(t.TempDir(), "script")
 	commandtest.WriteExecutable(t, garbage, "\x7fno")
-	for _, flags := range [][]string{nil, {"--hold-at-least", "2h"}} {
-		p := commandtest.Start(t, env, runLock("job", []string{"--", garbage}, flags...)...)
-		assert.Equal(t, exit.CannotExec, p.Wait())
-		p.RequireOneLine("exec format error")
+	commandtest.WriteExecutable(t, script, "#!/no/such/interpreter\n")
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"job", "--", garbage}, exit.CannotExec, "exec format error"},
+		{[]string{"--hold-at-least", "2h", "job", "--", garbage}, exit.CannotExec, "exec format error"},
+		{[]string{"job", "--", script}, exit.NotFound, "its interpreter was not found"},
+	} {
+		p := commandtest.Start(t, env, append([]string{"run"}, test.args...)...)
+		assert.Equal(t, test.code, p.Wait())
+		p.RequireOneLine(test.says)
 		held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 		require.NoError(t, err)
-		assert.Zero(t, held, "%v", flags)
+		assert.Zero(t, held, "%v", test.args)
 	}
 }
 
