@@ -109,6 +109,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"TTL in hexadecimal":     {with("--ttl", "0x1p4"), "accepted are durations like"},
 		"TTL with underscores":   {with("--ttl", "1_0"), "accepted are durations like"},
 		"number that is none":    {with("--permits", "many"), `"--permits" flag: accepted are whole numbers`},
+		"number, hexadecimal":    {with("-n", "-E", "0x10"), "accepted are whole numbers"},
 		"number, too long":       {with("-E", strings.Repeat("9", 20)), "accepted are whole numbers of 64 bits"},
 		"neither true nor false": {with("-n=maybe"), "accepted are true and false"},
 		"server that is unset":   {with("--store", "redis://a", "--store", ""), "--store is empty"},
@@ -184,20 +185,30 @@ func TestRunLooksForTheCommandBeforeItTakesTheLock(t *testing.T) {
 	}
 }
 
-// Only the attempt shows that a file is of no executable format. Nothing has run, so that
+// Only the attempt shows that a file is of no executable format, or that the interpreter of a script
+// is missing, for which env(1) and timeout(1) exit with 127, too. Nothing has run, so that
 // --hold-at-least does not keep the lock from another machine.
 func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
-	garbage := filepath.Join(t.TempDir(), "garbage")
+	garbage, script := filepath.Join(t.TempDir(), "garbage"), filepath.Join(t.TempDir(), "script")
 	commandtest.WriteExecutable(t, garbage, "\x7fno")
-	for _, flags := range [][]string{nil, {"--hold-at-least", "2h"}} {
-		p := commandtest.Start(t, env, runLock("job", []string{"--", garbage}, flags...)...)
-		assert.Equal(t, exit.CannotExec, p.Wait())
-		p.RequireOneLine("exec format error")
+	commandtest.WriteExecutable(t, script, "#!/no/such/interpreter\n")
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"job", "--", garbage}, exit.CannotExec, "exec format error"},
+		{[]string{"--hold-at-least", "2h", "job", "--", garbage}, exit.CannotExec, "exec format error"},
+		{[]string{"job", "--", script}, exit.NotFound, "its interpreter was not found"},
+	} {
+		p := commandtest.Start(t, env, append([]string{"run"}, test.args...)...)
+		assert.Equal(t, test.code, p.Wait())
+		p.RequireOneLine(test.says)
 		held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 		require.NoError(t, err)
-		assert.Zero(t, held, "%v", flags)
+		assert.Zero(t, held, "%v", test.args)
 	}
 }
 
@@ -224,6 +235,7 @@ func TestRunNotAcquired(t *testing.T) {
 	}{
 		"nonblock":                {[]string{"-n"}, exit.NotAcquired, 0},
 		"nonblock, code":          {[]string{"-n", "-E", "9"}, 9, 0},
+		"nonblock, decimal code":  {[]string{"-n", "-E", "075"}, 75, 0},
 		"nonblock, code 0":        {[]string{"-nE0"}, 0, 0},
 		"wait zero":               {[]string{"-w", "0"}, exit.NotAcquired, 0},
 		"wait, seconds":           {[]string{"-w", "0.3"}, exit.NotAcquired, 300 * time.Millisecond},

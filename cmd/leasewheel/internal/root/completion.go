@@ -1,8 +1,6 @@
 package root
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -23,33 +21,17 @@ var flagValues = map[string][]string{
 	"load":    {bench.Idle.String(), bench.Busy.String(), bench.GC.String()},
 }
 
-// describeFlags takes the marks of placeholders out of the descriptions of flags, which
-// cobra offers to shells as they are.
-func describeFlags(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
-	for _, sub := range cmd.Commands() {
-		describeFlags(sub)
+// completeFlag completes the value of a flag: those of flagValues, files and folders by its
+// placeholder, and nothing where a shell would suggest files that are none.
+func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+	values, directive := flagValues[f.Name], cobra.ShellCompDirectiveNoFileComp
+	switch placeholder, _ := pflag.UnquoteUsage(f); placeholder {
+	case "": // it takes no value
+		return
+	case "file", "FILE":
+		directive = cobra.ShellCompDirectiveDefault
+	case "folder":
+		directive = cobra.ShellCompDirectiveFilterDirs
 	}
-}
-
-// completeFlags completes the values of all flags of cmd and of its subcommands: those of
-// flagValues, files and folders by their placeholders, and nothing where a shell would suggest
-// files that are none.
-func completeFlags(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		values, directive := flagValues[f.Name], cobra.ShellCompDirectiveNoFileComp
-		switch placeholder, _ := pflag.UnquoteUsage(f); placeholder {
-		case "": // it takes no value
-			return
-		case "file", "FILE":
-			directive = cobra.ShellCompDirectiveDefault
-		case "folder":
-			directive = cobra.ShellCompDirectiveFilterDirs
-		}
-		complete := cobra.FixedCompletions(values, directive)
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that is registered twice
-	})
-	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
-	}
+	_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, directive)) // fails for a flag that is registered twice
 }

@@ -2,6 +2,7 @@
 package root
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,7 +60,8 @@ func NewCommand(program string, further ...*cobra.Command) *cobra.Command {
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if cmd.Name() == cobra.ShellCompRequestCmd {
-			describeFlags(root)
+			// Cobra offers the descriptions of flags to shells as they are, with marks of placeholders.
+			eachFlag(root, func(_ *cobra.Command, f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 		}
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			values := []string{f.Value.String()}
@@ -93,8 +95,29 @@ func NewCommand(program string, further ...*cobra.Command) *cobra.Command {
 	root.AddCommand(processCommands()...)
 	root.AddCommand(further...)
 	completeHelp(root)
-	completeFlags(root)
+	eachFlag(root, completeFlag)
+	eachFlag(root, func(_ *cobra.Command, f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "uint64":
+			f.Value = decimal{f.Value}
+		}
+	})
 	return root
+}
+
+// eachFlag calls f for each flag of cmd and of its subcommands.
+func eachFlag(cmd *cobra.Command, f func(*cobra.Command, *pflag.Flag)) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { f(cmd, flag) })
+	for _, sub := range cmd.Commands() {
+		eachFlag(sub, f)
+	}
+}
+
+// decimal is a number that pflag would read as octal, or of another base, if it begins with a zero.
+type decimal struct{ pflag.Value }
+
+func (d decimal) Set(text string) error {
+	return d.Value.Set(cmp.Or(strings.TrimLeft(text, "0"), text))
 }
 
 // unknownCommand returns the error for a command that does not exist, with those that have

@@ -94,7 +94,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
 	if err != nil {
-		return first, errors.Join(fmt.Errorf("its guard: %w", withoutName(err)), ours.Close())
+		return first, errors.Join(errors.New("its guard: "+withoutName(err).Error()), ours.Close())
 	}
 	g.pid = process.Pid
 	process.Release() //nolint:errcheck // wait4 reaps it

@@ -93,7 +93,7 @@ Exit codes:
            lock is held as another kind or in another format
   76       the lock was lost while COMMAND ran, or --max-hold was over
   126      COMMAND cannot be executed
-  127      COMMAND was not found
+  127      COMMAND, or its interpreter, was not found
   128+N    signal N came while leasewheel waited for the lock
 
 Environment of COMMAND:
@@ -543,7 +543,11 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 	presence.Close() // of nil it does nothing
 	if err != nil {
 		r.release(lease, lease.Discard)
-		return exit.Errorf(exit.CannotExec, "command %q cannot be executed: %w", r.argv[0], withoutName(err))
+		code, err := exit.CannotExec, withoutName(err)
+		if errors.Is(err, fs.ErrNotExist) {
+			code, err = exit.NotFound, errors.New("its interpreter was not found")
+		}
+		return exit.Errorf(code, "command %q cannot be executed: %w", r.argv[0], err)
 	}
 	r.say("started %q as process %d", r.argv[0], command.pid)
 	// leasewheel takes the foreground back while it is in the background. SIGTTOU is
