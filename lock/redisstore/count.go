@@ -44,9 +44,6 @@ func (s *Store) Count(ctx context.Context, c *driver.Count) (driver.Counted, err
 	if err != nil {
 		return driver.Counted{}, err
 	}
-	code, count, err := pair(reply)
-	if err != nil {
-		return driver.Counted{}, err
-	}
-	return driver.Counted{Done: code == 1, Count: count, Foreign: code == 2}, nil
+	n, err := numbers(reply, 2)
+	return driver.Counted{Done: n[0] == 1, Count: n[1], Foreign: n[0] == 2}, err
 }

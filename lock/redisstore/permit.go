@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -31,15 +30,14 @@ var permit = kind{
 			r.TTL.Milliseconds(), id, r.store.fenceMillis, r.publish, several), err
 	},
 	answer: func(reply any, h *driver.Hold) (driver.Answer, error) {
-		list, ok := reply.([]any)
-		if !ok || len(list) != 4 {
-			return driver.Answer{}, fault.Unexpected(reply)
+		n, err := numbers(reply, 4)
+		if err != nil {
+			return driver.Answer{}, err
 		}
-		a, err := answer(list[:2], h)
-		left, _ := list[2].(int64)
-		a.More = left > 0
-		if ms, _ := list[3].(int64); a.Verdict == driver.Granted && ms < h.TTL.Milliseconds() {
-			a.Lease = remaining(ms)
+		a, err := answer(reply, h)
+		a.More = n[2] > 0
+		if a.Verdict == driver.Granted && n[3] < h.TTL.Milliseconds() {
+			a.Lease = remaining(n[3])
 		}
 		return a, err
 	},

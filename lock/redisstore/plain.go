@@ -33,8 +33,8 @@ var plainMutex = kind{
 		return &c.Call, nil
 	},
 	answer: func(reply any, h *driver.Hold) (driver.Answer, error) {
-		if code, left, err := pair(reply); err == nil && code == 5 {
-			return driver.Answer{Wait: remaining(left), Silent: true}, nil
+		if n, err := numbers(reply, 2); err == nil && n[0] == 5 {
+			return driver.Answer{Wait: remaining(n[1]), Silent: true}, nil
 		}
 		return answer(reply, h)
 	},

@@ -16,43 +16,37 @@ import (
 // What a script replies is within bounds, or an error: a proxy may alter replies.
 
 func answerOfMutex(reply any, h *driver.Hold) (driver.Answer, error) {
-	list, ok := reply.([]any)
-	if !ok || len(list) < 3 {
-		return driver.Answer{}, fault.Unexpected(reply)
+	n, err := numbers(reply, 3)
+	if err != nil {
+		return driver.Answer{}, err
 	}
-	a, err := answer(list[:2], h)
-	switch more, _ := list[2].(int64); {
-	case a.Verdict == driver.Granted:
-		if more < 0 || more > h.Queue.Reserve {
-			return driver.Answer{}, fault.Unexpected(reply)
-		}
-		a.Reserved = more
-	case more > 0:
-		a.At = time.UnixMicro(more)
+	a, err := answer(reply, h)
+	switch granted := a.Verdict == driver.Granted; {
+	case granted && (n[2] < 0 || n[2] > h.Queue.Reserve):
+		return driver.Answer{}, fault.Unexpected(reply)
+	case granted:
+		a.Reserved = n[2]
+	case n[2] > 0:
+		a.At = time.UnixMicro(n[2])
 	}
 	return a, err
 }
 
 // clockOf returns the server's clock from the end of a mutex's reply, zero if it has none.
 func clockOf(reply any) time.Time {
-	list, _ := reply.([]any)
-	if len(list) != 4 {
-		return time.Time{}
+	if n, err := numbers(reply, 4); err == nil && n[3] >= 0 && n[3] <= lua.MaxNumber {
+		return time.UnixMicro(n[3])
 	}
-	micros, ok := list[3].(int64)
-	if !ok || micros < 0 || micros > lua.MaxNumber {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros)
+	return time.Time{}
 }
 
 // answer parses a script's reply to an acquisition.
 func answer(reply any, _ *driver.Hold) (driver.Answer, error) {
-	code, value, err := pair(reply)
+	n, err := numbers(reply, 2)
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	switch code {
+	switch value := n[1]; n[0] {
 	case 1:
 		if value < 0 || value > lua.MaxNumber {
 			return driver.Answer{}, fault.Unexpected(reply)
@@ -80,18 +74,17 @@ func remaining(pttl int64) time.Duration {
 	return time.Duration(min(max(pttl, 1), longest)) * time.Millisecond
 }
 
-// pair splits a script's reply of two integers.
-func pair(reply any) (first, second int64, err error) {
+// numbers returns a script's reply of numbers: at least so many, and at most four.
+func numbers(reply any, least int) (n [4]int64, err error) {
 	list, ok := reply.([]any)
-	if !ok || len(list) != 2 {
-		return 0, 0, fault.Unexpected(reply)
+	ok = ok && len(list) >= least && len(list) <= len(n)
+	for i := 0; ok && i < len(list); i++ {
+		n[i], ok = list[i].(int64)
 	}
-	first, ok1 := list[0].(int64)
-	second, ok2 := list[1].(int64)
-	if !ok1 || !ok2 {
-		return 0, 0, fault.Unexpected(reply)
+	if !ok {
+		err = fault.Unexpected(reply)
 	}
-	return first, second, nil
+	return n, err
 }
 
 // renewed stores the script's reply for one lease: a code, the ms for which it was prolonged,

@@ -88,15 +88,15 @@ func Run(ctx context.Context, s *Subject, o driver.CheckOptions) (driver.Report,
 		return driver.Report{}, err
 	}
 	all := s.examine(ctx, nodes, o, base)
-	if err := unanswered(all); err != nil {
-		return driver.Report{}, err
+	if !slices.ContainsFunc(all, func(e *examination) bool { return e.err == nil }) {
+		return driver.Report{}, all[0].err
 	}
 	if s.Replica != nil {
 		replicas, done := s.replicaNodes(all[0].info)
 		defer done()
 		all = append(all, s.examine(ctx, replicas, o, base)...)
 	}
-	return s.report(all, o), nil
+	return s.report(all), nil
 }
 
 // replicaNodes returns clients of the replicas that a master reports, and a function that
@@ -140,16 +140,6 @@ func (s *Subject) examine(ctx context.Context, nodes []Node, o driver.CheckOptio
 	}
 	work.Wait()
 	return all
-}
-
-// unanswered returns the first error if no server could be examined.
-func unanswered(all []*examination) error {
-	for _, e := range all {
-		if e.err == nil {
-			return nil
-		}
-	}
-	return all[0].err
 }
 
 // run examines the server.
@@ -214,32 +204,25 @@ func (e *examination) unexamined(topic, why, advice string) {
 }
 
 // report assembles the findings about all servers.
-func (s *Subject) report(all []*examination, o driver.CheckOptions) driver.Report {
-	var r driver.Report
+func (s *Subject) report(all []*examination) (r driver.Report) {
+	switch {
+	case s.Replica != nil:
+		compareReplicas(all)
+	case s.Cluster:
+		compareMasters(all)
+	}
 	for _, e := range all {
-		if e.err != nil {
-			e.findings = append(e.findings, s.missing(e))
-		} else {
+		if e.err == nil {
 			r.Servers = append(r.Servers, e.server)
+		} else {
+			severity, promise := driver.SeverityError, acquired+": those of this master's slots cannot"
+			if e.node.replica {
+				severity, promise = driver.SeverityNote, "not examined; it may be unreachable from here alone"
+			}
+			e.found(severity, "answer", "it does not answer: "+excerpt(e.err.Error()), promise, "look at its log and at the network")
 		}
 		r.Findings = append(r.Findings, e.findings...)
 	}
-	switch {
-	case s.Replica != nil:
-		r.Findings = append(r.Findings, compareReplicas(all, o.TTL)...)
-	case s.Cluster:
-		r.Findings = append(r.Findings, compareMasters(all, o.TTL)...)
-	}
 	slices.SortStableFunc(r.Findings, func(a, b driver.Finding) int { return int(b.Severity) - int(a.Severity) })
 	return r
-}
-
-// missing is the finding about a server that did not answer, while others did.
-func (s *Subject) missing(e *examination) driver.Finding {
-	f := driver.Finding{Severity: driver.SeverityError, Server: e.node.Address, Topic: "answer", Found: "it does not answer: " + excerpt(e.err.Error()),
-		Promise: acquired + ": those of this master's slots cannot", Advice: "look at its log and at the network"}
-	if e.node.replica {
-		f.Severity, f.Promise = driver.SeverityNote, "not examined; it may be unreachable from here alone"
-	}
-	return f
 }

@@ -293,26 +293,19 @@ func (e *examination) judgeClock(readings []transport.Reading) {
 }
 
 // compareReplicas compares the replicas' clocks with the master's.
-func compareReplicas(all []*examination, ttl time.Duration) (found []driver.Finding) {
-	master := all[0]
+func compareReplicas(all []*examination) {
 	for _, e := range all[1:] {
-		by, differ := e.aheadOf(master, ttl)
-		if !differ {
-			continue
+		if by, differ := e.aheadOf(all[0]); differ {
+			e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the replica's clock is %s the master's", apart(by)),
+				oneHolder+": after a failover to it leases, permits and messages of delay queues end, or are due, earlier or later by the difference",
+				"synchronize the clocks of all servers, by slewing")
 		}
-		found = append(found, driver.Finding{
-			Severity: driver.SeverityWarning, Server: e.node.Address, Topic: "clock",
-			Found:   fmt.Sprintf("the replica's clock is %s the master's", apart(by)),
-			Promise: oneHolder + ": after a failover to it leases, permits and messages of delay queues end, or are due, earlier or later by the difference",
-			Advice:  "synchronize the clocks of all servers, by slewing",
-		})
 	}
-	return found
 }
 
 // compareMasters compares the clocks of a cluster's masters with the one that is furthest
 // behind.
-func compareMasters(all []*examination, ttl time.Duration) (found []driver.Finding) {
+func compareMasters(all []*examination) {
 	var behind *examination
 	for _, e := range all {
 		if e.knowsClock() && (behind == nil || e.server.Ahead < behind.server.Ahead) {
@@ -320,18 +313,12 @@ func compareMasters(all []*examination, ttl time.Duration) (found []driver.Findi
 		}
 	}
 	for _, e := range all {
-		by, differ := e.aheadOf(behind, ttl)
-		if !differ {
-			continue
+		if by, differ := e.aheadOf(behind); differ {
+			e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.Address),
+				oneHolder+": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time",
+				"synchronize the clocks of all servers, by slewing, before a slot is moved")
 		}
-		found = append(found, driver.Finding{
-			Severity: driver.SeverityWarning, Server: e.node.Address, Topic: "clock",
-			Found:   fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.Address),
-			Promise: oneHolder + ": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time",
-			Advice:  "synchronize the clocks of all servers, by slewing, before a slot is moved",
-		})
 	}
-	return found
 }
 
 // knowsClock reports whether the server's clock was read.
@@ -339,12 +326,12 @@ func (e *examination) knowsClock() bool { return e.err == nil && e.server.AheadE
 
 // aheadOf returns by how much the server's clock is ahead of another's. differ is set if both
 // are known, and the difference is certainly more than the margin of a lease.
-func (e *examination) aheadOf(other *examination, ttl time.Duration) (by time.Duration, differ bool) {
+func (e *examination) aheadOf(other *examination) (by time.Duration, differ bool) {
 	if !e.knowsClock() || !other.knowsClock() {
 		return 0, false
 	}
 	by = e.server.Ahead - other.server.Ahead
-	return by, by.Abs()-e.server.AheadError-other.server.AheadError > ttl/100+2*time.Millisecond
+	return by, by.Abs()-e.server.AheadError-other.server.AheadError > e.part(100)+2*time.Millisecond
 }
 
 // apart describes a difference between clocks.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
@@ -362,7 +363,10 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 		cn.losses = 0
 	case unsubscribe:
 		if k.unsubscribing == 0 {
-			cn.evicted(k)
+			if c := k.channel; c != nil { // the slot belongs to another node now
+				delete(cn.channels, c.Name)
+				cn.lose(c)
+			}
 			return true
 		}
 		k.unsubscribing--
@@ -375,21 +379,14 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
 		delete(cn.channels, m.Channel)
 	case c.confirmed:
-		c.notifyAll()
+		for l := range c.listeners { // a message may have been missed
+			l.notify(driver.Notice{})
+		}
 	default:
 		c.confirmed = true
 		close(c.ready)
 	}
 	return true
-}
-
-// evicted moves a channel that the server dropped because its slot now belongs to another
-// node. The caller holds mu.
-func (cn *conn) evicted(k *channelState) {
-	if c := k.channel; c != nil {
-		delete(cn.channels, c.Name)
-		cn.lose(c)
-	}
 }
 
 // lose moves a channel whose node has changed: with those that are lost at the same time, in their

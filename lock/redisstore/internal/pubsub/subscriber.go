@@ -123,13 +123,6 @@ type channel struct {
 	err       error
 }
 
-// notifyAll makes every listener ask again. The caller holds subscriber.mu.
-func (c *channel) notifyAll() {
-	for l := range c.listeners {
-		l.notify(driver.Notice{})
-	}
-}
-
 // deliver passes a message to the listeners. The caller holds subscriber.mu.
 func (c *channel) deliver(payload string) {
 	for l := range c.listeners {
