@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -77,7 +78,7 @@ func TestScreenFits(t *testing.T) {
 			lines := screenOf(width, height, names...)
 			require.LessOrEqual(t, len(lines), height)
 			for _, line := range lines {
-				require.LessOrEqual(t, columns(line), max(width, 1), "%q", line)
+				require.LessOrEqual(t, output.Columns(line), max(width, 1), "%q", line)
 				require.NotContains(t, line, "\x1b")
 				require.NotContains(t, line, "\u202e")
 			}
