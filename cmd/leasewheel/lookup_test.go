@@ -548,3 +548,25 @@ func listsEach(t *testing.T, env []string, count int) {
 	assert.True(t, slices.Equal(wanted, listed), "each once, and nothing else: %d are listed", len(listed))
 	assert.Equal(t, 11, strings.Count(commandtest.Ask(t, env, exit.OK, "ls", "lock:123?"), "\n"))
 }
+
+// Tables have straight columns, also of names with characters of two columns, or of none.
+func TestTablesOfWideNames(t *testing.T) {
+	t.Parallel()
+	server, env := commandtest.OnServer(t, redistest.Config{})
+	for _, name := range []string{"abc", "名字", "e\u0301"} {
+		require.NoError(t, server.Client(t).HSet(t.Context(), name, java+":1", 1).Err())
+		commandtest.Ask(t, env, exit.OK, "queue", "put", "--id", name, "mails", "dear Ada")
+	}
+	for _, test := range []struct {
+		text string
+		args []string
+	}{
+		{" mutex ", []string{"ls"}},
+		{" ready ", []string{"queue", "ls", "mails"}},
+	} {
+		table := commandtest.Ask(t, env, exit.OK, test.args...)
+		for _, name := range []string{"abc ", "名字", "e\u0301   "} {
+			assert.Contains(t, table, "\n"+name+" "+test.text)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -193,8 +192,7 @@ func writeJSON(w io.Writer, r *driver.Report) error {
 
 // writeText prints a check for people.
 func writeText(w io.Writer, r *driver.Report) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tVERSION\tROLE\tROUND TRIP\tCLOCK")
+	table := output.Table{{"SERVER", "VERSION", "ROLE", "ROUND TRIP", "CLOCK"}}
 	for _, s := range r.Servers {
 		round, clock := "-", "-"
 		if s.WorstRoundTrip > 0 {
@@ -203,9 +201,9 @@ func writeText(w io.Writer, r *driver.Report) error {
 		if s.AheadError > 0 {
 			clock = clockText(s.Ahead, s.AheadError)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", output.Visible(s.Address), cmp.Or(output.Visible(s.Version), "-"), cmp.Or(output.Visible(s.Role), "-"), round, clock)
+		table.Add(output.Visible(s.Address), cmp.Or(output.Visible(s.Version), "-"), cmp.Or(output.Visible(s.Role), "-"), round, clock)
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.Write(w); err != nil {
 		return err
 	}
 	if len(r.Findings) == 0 {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,10 +116,8 @@ func (i *inspectCommand) print(w io.Writer, s *sight) error {
 
 // writeInfo describes a lock for people, and names its server if there are several.
 func writeInfo(w io.Writer, server string, info *driver.Info, now time.Time) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fact := func(what, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", what, fmt.Sprintf(format, args...))
-	}
+	var table output.Table
+	fact := func(what, format string, args ...any) { table.Add(what, fmt.Sprintf(format, args...)) }
 	if server != "" {
 		fact("server", "%s", server)
 	}
@@ -176,7 +173,7 @@ func writeInfo(w io.Writer, server string, info *driver.Info, now time.Time) err
 	case more > 0:
 		fact("waiters", "%s", output.Grouped(more))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // placeText describes a waiter's place in the queue.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,45 +115,42 @@ func (l *lsCommand) writeLines(cmd *cobra.Command, pattern string, progress func
 
 // writeTable prints all locks in the order of their names.
 func (l *lsCommand) writeTable(cmd *cobra.Command, pattern string, progress func()) (failure, err error) {
-	type row struct{ name, text string }
-	var rows []row
+	var rows []watchedLock
 	now := time.Now()
 	failure, _ = l.each(cmd, pattern, func(server string, info driver.Info) error {
-		text := tableRow(&info, now, sinceThen)
-		if server != "" {
-			text += "\t" + server
-		}
-		rows = append(rows, row{info.Name, text})
+		rows = append(rows, watchedLock{server, &info, now})
 		return nil
 	})
 	progress()
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	heading := "NAME\tKIND\tHOLDER\tHELD\tTTL\tWAITERS"
-	if len(l.views) > 1 {
-		heading += "\tSERVER"
+	if len(rows) == 0 {
+		return failure, nil
 	}
-	if len(rows) > 0 {
-		fmt.Fprintln(table, heading)
-	}
-	for _, r := range rows {
-		fmt.Fprintln(table, r.text)
-	}
-	return failure, table.Flush()
+	slices.SortStableFunc(rows, func(a, b watchedLock) int { return cmp.Compare(a.info.Name, b.info.Name) })
+	return failure, tableOf(rows, sinceThen).Write(cmd.OutOrStdout())
 }
 
-// tableRow describes a lock in one row of the table. age writes how long it is held.
-func tableRow(info *driver.Info, now time.Time, age func(since, now time.Time) string) string {
-	first := &info.Holders[0]
-	holder, held, ttl := output.Client(first.Client, first.Owner), "-", "endless"
-	if more := info.HolderCount - 1; more > 0 {
-		holder += fmt.Sprintf(" +%s", output.Grouped(more))
+// tableOf returns the table of locks, with their servers if there are several. age writes how long
+// a lock is held.
+func tableOf(rows []watchedLock, age func(since, now time.Time) string) output.Table {
+	table := output.Table{{"NAME", "KIND", "HOLDER", "HELD", "TTL", "WAITERS", "SERVER"}}
+	for _, row := range rows {
+		info, first := row.info, &row.info.Holders[0]
+		holder, held, ttl := output.Client(first.Client, first.Owner), "-", "endless"
+		if more := info.HolderCount - 1; more > 0 {
+			holder += fmt.Sprintf(" +%s", output.Grouped(more))
+		}
+		if !first.Since.IsZero() {
+			held = age(first.Since, row.at)
+		}
+		if info.TTL > 0 {
+			ttl = output.Round(info.TTL).String()
+		}
+		table.Add(output.Quoted(info.Name), kindName(info), holder, held, ttl, output.Grouped(info.WaiterCount), row.server)
 	}
-	if !first.Since.IsZero() {
-		held = age(first.Since, now)
+	if len(rows) == 0 || rows[0].server == "" {
+		for i, row := range table {
+			table[i] = row[:len(row)-1]
+		}
 	}
-	if info.TTL > 0 {
-		ttl = output.Round(info.TTL).String()
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", output.Quoted(info.Name), kindName(info), holder, held, ttl, output.Grouped(info.WaiterCount))
+	return table
 }

@@ -93,7 +93,7 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 		if len(rows) > left {
 			shown = rows[:max(left-1, 0)]
 		}
-		lines = append(lines, table(narrowed(r.cells(shown), width), width)...)
+		lines = append(lines, table(narrowed(cells(shown), width), width)...)
 		if more := int64(len(rows) - len(shown)); more > 0 {
 			lines = append(lines, fmt.Sprintf("and %s more; a PATTERN narrows the list", output.Grouped(more)))
 		}
@@ -104,25 +104,15 @@ func (r *refresh) lines(width, height int, interval time.Duration) []string {
 	return lines[:min(len(lines), max(height, 1))]
 }
 
-// cells returns the table of the locks, with its heading.
-func (r *refresh) cells(rows []watchedLock) [][]string {
-	heading := []string{"NAME", "KIND", "HOLDER", "HELD", "TTL", "WAITERS"}
-	if len(r.views) > 1 {
-		heading = append(heading, "SERVER")
-	}
-	cells := [][]string{heading}
-	for _, row := range rows {
-		info := *row.info
-		if info.TTL > time.Second {
+// cells returns the table of the locks, with its heading. Times are in whole seconds.
+func cells(rows []watchedLock) [][]string {
+	for i, row := range rows {
+		if info := *row.info; info.TTL > time.Second {
 			info.TTL = output.Seconds(info.TTL)
+			rows[i].info = &info
 		}
-		cell := strings.Split(tableRow(&info, row.at, wholeSeconds), "\t")
-		if len(r.views) > 1 {
-			cell = append(cell, row.server)
-		}
-		cells = append(cells, cell)
 	}
-	return cells
+	return tableOf(rows, wholeSeconds)
 }
 
 // wholeSeconds writes an age so that the columns keep their widths between refreshes.
@@ -139,7 +129,7 @@ func narrowed(cells [][]string, width int) [][]string {
 		for i := range cells[0] {
 			widest := 0
 			for _, row := range cells {
-				widest = max(widest, columns(row[i]))
+				widest = max(widest, output.Columns(row[i]))
 			}
 			needed += min(widest, readableWidth) + 2
 		}
@@ -162,7 +152,7 @@ func table(cells [][]string, width int) []string {
 	widths := make([]int, len(cells[0]))
 	for _, row := range cells {
 		for i, cell := range row {
-			widths[i] = max(widths[i], columns(cell))
+			widths[i] = max(widths[i], output.Columns(cell))
 		}
 	}
 	sum := gap * (len(widths) - 1)
@@ -181,16 +171,12 @@ func table(cells [][]string, width int) []string {
 		}
 		widths[widest]--
 	}
-	var lines []string
 	for _, row := range cells {
-		var line strings.Builder
 		for i, cell := range row {
-			cell = cut(cell, widths[i])
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-columns(cell)+gap))
+			row[i] = cut(cell, widths[i])
 		}
-		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
-	return lines
+	return output.Table(cells).Lines()
 }
 
 // others is the end of a cell that counts further holders.
@@ -199,27 +185,19 @@ var others = regexp.MustCompile(` \+[0-9,]+$`)
 // cut shortens text to width columns. An ellipsis replaces what is cut off, before a number of
 // further holders if that fits.
 func cut(text string, width int) string {
-	if columns(text) <= width {
+	if output.Columns(text) <= width {
 		return text
 	}
-	if end := others.FindString(text); end != "" && columns(end)+1 < width {
-		return cut(strings.TrimSuffix(text, end), width-columns(end)) + end
+	if end := others.FindString(text); end != "" && output.Columns(end)+1 < width {
+		return cut(strings.TrimSuffix(text, end), width-output.Columns(end)) + end
 	}
 	var b strings.Builder
 	used := 1 // of the ellipsis
 	for _, r := range text {
-		if used += terminal.ColumnsOf(r); used > width {
+		if used += output.ColumnsOf(r); used > width {
 			break
 		}
 		b.WriteRune(r)
 	}
 	return b.String() + "…"
-}
-
-// columns returns how many columns of a terminal text takes at most.
-func columns(text string) (n int) {
-	for _, r := range text {
-		n += terminal.ColumnsOf(r)
-	}
-	return n
 }

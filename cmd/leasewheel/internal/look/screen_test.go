@@ -2,6 +2,7 @@ package look
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/duration"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
@@ -43,6 +45,25 @@ func TestScreenLines(t *testing.T) {
 		"first   mutex  285475da-9152-4c83-822a-67ee2f116a79:1  3s    27s  0",
 	}, screenOf(80, 24, "first", "second"))
 	assert.Equal(t, "a-very-long-na…  mutex  285475da-9152-4…  3s    27s  0", screenOf(60, 24, "a-very-long-name-that-is-longer-than-its-column")[3])
+}
+
+// The manual shows a screen as it is drawn.
+func TestScreenInTheManual(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	r := &refresh{at: at, views: []viewed{{at: at, locks: []driver.Info{
+		{
+			Name: "orders:42", TTL: 27300 * time.Millisecond, WaiterCount: 1, HolderCount: 1,
+			Holders: []driver.Holder{{Client: driver.Client{Host: "web-1", Process: "shop", PID: 4711}, Since: at.Add(-3210 * time.Millisecond)}},
+		},
+		{
+			Name: "report", Kind: driver.KindRead, TTL: 18900 * time.Millisecond, HolderCount: 2,
+			Holders: []driver.Holder{{Client: driver.Client{Host: "web-2", Process: "etl", PID: 17}}, {}},
+		},
+	}}}}
+	manual, err := os.ReadFile("../../../../docs/cli.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(manual), "\n```\n"+strings.Join(r.lines(79, 23, 2*time.Second), "\n")+"\n```\n")
 }
 
 // On a narrow terminal columns go, before names and owners become unreadable.
@@ -77,7 +98,7 @@ func TestScreenFits(t *testing.T) {
 			lines := screenOf(width, height, names...)
 			require.LessOrEqual(t, len(lines), height)
 			for _, line := range lines {
-				require.LessOrEqual(t, columns(line), max(width, 1), "%q", line)
+				require.LessOrEqual(t, output.Columns(line), max(width, 1), "%q", line)
 				require.NotContains(t, line, "\x1b")
 				require.NotContains(t, line, "\u202e")
 			}

@@ -89,7 +89,7 @@ func Filled(text string, width int) string {
 			continue
 		}
 		for word := range strings.FieldsSeq(line) {
-			size := utf8.RuneCountInString(word)
+			size := Columns(word)
 			switch {
 			case column == 0:
 				column = size

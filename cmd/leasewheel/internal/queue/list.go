@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -191,48 +191,39 @@ func (messageLines) flush() error { return nil }
 type messageTable struct {
 	cmd   *cobra.Command
 	dead  bool
-	table *tabwriter.Writer
-	rows  int
+	table output.Table
 	cut   bool
 }
 
 func (t *messageTable) write(info *delayqueue.Info) error {
-	if t.rows%tableRows == 0 {
-		if err := t.flushRows(); err != nil {
+	if len(t.table) > tableRows {
+		if err := t.table.Write(t.cmd.OutOrStdout()); err != nil {
 			return err
 		}
-		t.table = tabwriter.NewWriter(t.cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		heading := "ID\tSTATE\tTIME\tATTEMPTS\tPAYLOAD"
-		if t.dead {
-			heading = "ID\tDIED\tATTEMPTS\tERROR\tPAYLOAD"
-		}
-		fmt.Fprintln(t.table, heading)
+		t.table = nil
 	}
-	t.rows++
-	id := quotedCell(shortened(info.ID))
+	id, attempts := quotedCell(shortened(info.ID)), strconv.Itoa(info.Attempt)
+	heading := []string{"ID", "STATE", "TIME", "ATTEMPTS", "PAYLOAD"}
+	row := []string{id, info.State.String(), timeCell(info), attempts, payloadCell(info)}
 	if t.dead {
-		fmt.Fprintf(t.table, "%s\t%s\t%d\t%s\t%s\n", id, secondOf(info.Died), info.Attempt, errorCell(info.LastError), payloadCell(info))
-		return nil
+		heading = []string{"ID", "DIED", "ATTEMPTS", "ERROR", "PAYLOAD"}
+		row = []string{id, secondOf(info.Died), attempts, errorCell(info.LastError), payloadCell(info)}
 	}
-	fmt.Fprintf(t.table, "%s\t%v\t%s\t%d\t%s\n", id, info.State, timeCell(info), info.Attempt, payloadCell(info))
+	if len(t.table) == 0 {
+		t.table.Add(heading...)
+	}
+	t.table.Add(row...)
 	return nil
 }
 
 func (t *messageTable) more() { t.cut = true }
 
 func (t *messageTable) flush() error {
-	if err := t.flushRows(); err != nil || !t.cut {
+	if err := t.table.Write(t.cmd.OutOrStdout()); err != nil || !t.cut {
 		return err
 	}
 	_, err := fmt.Fprintln(t.cmd.OutOrStdout(), "and more: --limit 0 lists all")
 	return err
-}
-
-func (t *messageTable) flushRows() error {
-	if t.table == nil {
-		return nil
-	}
-	return t.table.Flush()
 }
 
 // timeCell returns the instant that decides about a message in its state.

@@ -3,7 +3,6 @@ package queue
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,25 +66,23 @@ func (s *statsCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 func writeQueueStats(w io.Writer, name string, s *delayqueue.Stats) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fact := func(what, value string) { fmt.Fprintf(table, "%s\t%s\n", what, value) }
-	fact("queue", output.Quoted(name))
+	table := output.Table{{"queue", output.Quoted(name)}}
 	backlog := output.Grouped(s.Ready)
 	if s.Ready > 0 {
 		backlog += fmt.Sprintf(", for %v", output.Round(s.Age))
 	}
-	fact("ready", backlog)
-	fact("delayed", output.Grouped(s.Delayed))
-	fact("leased", output.Grouped(s.Leased))
+	table.Add("ready", backlog)
+	table.Add("delayed", output.Grouped(s.Delayed))
+	table.Add("leased", output.Grouped(s.Leased))
 	dead := output.Grouped(s.Dead)
 	if s.Dead > 0 {
 		dead += ", since " + secondOf(s.OldestDeath)
 	}
-	fact("dead", dead)
+	table.Add("dead", dead)
 	if !s.NextDue.IsZero() {
-		fact("first due", secondOf(s.NextDue))
+		table.Add("first due", secondOf(s.NextDue))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // StatsReport is what a queue has in JSON. docs/queue-stats.schema.json describes it.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
 // meterInterval is how often a meter repaints its line: often enough to look alive,
@@ -79,7 +81,7 @@ func (m *Meter) fitting() string {
 	}
 	used := len("^C") // which a terminal may echo behind the line, and must not wrap
 	for i, r := range line {
-		if used += ColumnsOf(r); used > width {
+		if used += output.ColumnsOf(r); used > width {
 			return line[:i]
 		}
 	}
@@ -105,15 +107,4 @@ func Bar(done, total float64, width int) string {
 		full = int(min(max(done/total, 0), 1) * float64(width))
 	}
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
-}
-
-// ColumnsOf counts two columns for every character of a script that has wide ones. Some
-// take one or none, so that a line may be shorter than counted, and never longer.
-func ColumnsOf(r rune) int {
-	const firstWide = 0x1100            // Hangul; no character below is wide
-	block := r >= 0x2580 && r <= 0x259f // as in a bar of progress
-	if r >= firstWide && r != '…' && !block {
-		return 2
-	}
-	return 1
 }
