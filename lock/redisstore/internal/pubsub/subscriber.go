@@ -81,16 +81,15 @@ type Node struct {
 // HasShards asks a node of a cluster whether it has sharded pub/sub, as from Redis 7 on.
 func HasShards(ctx context.Context, node redis.UniversalClient) (bool, error) {
 	err := node.PubSubShardNumSub(ctx).Err()
-	if err == nil {
-		return true, nil
+	if refused, ok := errors.AsType[redis.Error](err); ok {
+		// An old server does not know the subcommand. A server that forbids it will hardly
+		// allow the rest.
+		text := strings.ToLower(refused.Error())
+		if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
+			return false, nil
+		}
 	}
-	// An old server does not know the subcommand. A server that forbids it will hardly
-	// allow the rest.
-	text := strings.ToLower(err.Error())
-	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
-		return false, nil
-	}
-	return false, err
+	return err == nil, err
 }
 
 // most returns how many of so many channels one request subscribes to: with shards it is for one
