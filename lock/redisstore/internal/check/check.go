@@ -92,25 +92,16 @@ func Run(ctx context.Context, s *Subject, o driver.CheckOptions) (driver.Report,
 		return driver.Report{}, all[0].err
 	}
 	if s.Replica != nil {
-		replicas, done := s.replicaNodes(all[0].info)
-		defer done()
+		var replicas []Node // that sentinels may promote
+		known, _, _ := all[0].info.replicas()
+		for _, r := range known {
+			client := s.Replica(r.address)
+			defer client.Close()
+			replicas = append(replicas, Node{Client: client, Address: r.address, replica: true})
+		}
 		all = append(all, s.examine(ctx, replicas, o, base)...)
 	}
 	return s.report(all), nil
-}
-
-// replicaNodes returns clients of the replicas that a master reports, and a function that
-// closes them. Sentinels may promote each of them.
-func (s *Subject) replicaNodes(master *serverInfo) (nodes []Node, done func()) {
-	replicas, _, _ := master.replicas()
-	for _, r := range replicas {
-		nodes = append(nodes, Node{Client: s.Replica(r.address), Address: r.address, replica: true})
-	}
-	return nodes, func() {
-		for _, n := range nodes {
-			_ = n.Client.Close()
-		}
-	}
 }
 
 // examination is the check of one server.

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"maps"
@@ -351,4 +352,15 @@ func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
 		require.NoError(t, client.Close())
 		served.Wait()
 	})
+}
+
+// A node that cannot be reached may have sharded pub/sub, whatever the words of the error.
+func TestUnknownAuthorityIsNoOldServer(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, x509.UnknownAuthorityError{}
+	}})
+	defer client.Close()
+	_, err := HasShards(t.Context(), client)
+	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
 }

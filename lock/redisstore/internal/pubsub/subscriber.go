@@ -81,16 +81,15 @@ type Node struct {
 // HasShards asks a node of a cluster whether it has sharded pub/sub, as from Redis 7 on.
 func HasShards(ctx context.Context, node redis.UniversalClient) (bool, error) {
 	err := node.PubSubShardNumSub(ctx).Err()
-	if err == nil {
-		return true, nil
+	if refused, ok := errors.AsType[redis.Error](err); ok {
+		// An old server does not know the subcommand. A server that forbids it will hardly
+		// allow the rest.
+		text := strings.ToLower(refused.Error())
+		if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
+			return false, nil
+		}
 	}
-	// An old server does not know the subcommand. A server that forbids it will hardly
-	// allow the rest.
-	text := strings.ToLower(err.Error())
-	if strings.Contains(text, "unknown") || strings.HasPrefix(text, "noperm") {
-		return false, nil
-	}
-	return false, err
+	return err == nil, err
 }
 
 // most returns how many of so many channels one request subscribes to: with shards it is for one
@@ -368,7 +367,10 @@ func (s *Subscriber) move(channels []*channel) {
 func (s *Subscriber) moveOnce(channels []*channel) (left []*channel) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
 	defer cancel()
-	parts := s.parts(ctx, slices.DeleteFunc(channels, s.unwanted), func(c *channel, _ error) { left = append(left, c) })
+	s.mu.Lock()
+	channels = slices.DeleteFunc(channels, func(c *channel) bool { return !s.wants(c) })
+	s.mu.Unlock()
+	parts := s.parts(ctx, channels, func(c *channel, _ error) { left = append(left, c) })
 	var mu sync.Mutex // guards left
 	var work sync.WaitGroup
 	for _, p := range parts {
@@ -396,13 +398,6 @@ func (s *Subscriber) moveTo(p part) (left []*channel) {
 		}
 	}
 	return nil
-}
-
-// unwanted reports whether c has no listener any more, or is on a conn already.
-func (s *Subscriber) unwanted(c *channel) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.wants(c)
 }
 
 // wants reports whether c has a listener and no conn. The caller holds subscriber.mu.
