@@ -3,7 +3,6 @@
 package look
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -109,13 +108,13 @@ func (v *view) failed(cmd *cobra.Command, err error) error {
 }
 
 // failure returns the first of the servers' failures.
-func failure(cmd *cobra.Command, sights []sight) (first error) {
+func failure(cmd *cobra.Command, sights []sight) error {
 	for _, s := range sights {
 		if s.err != nil {
-			first = cmp.Or(first, s.failed(cmd, s.err))
+			return s.failed(cmd, s.err)
 		}
 	}
-	return first
+	return nil
 }
 
 // completeNames completes up to most arguments by the names of held locks; with 0, any

@@ -91,15 +91,19 @@ func (l *lsCommand) run(cmd *cobra.Command, args []string) error {
 // each calls f for every lock of every server, and returns the first failure of a server.
 func (l *lsCommand) each(cmd *cobra.Command, pattern string, f func(server string, info driver.Info) error) (failure, err error) {
 	for _, v := range l.views {
+		var first error
 		for info, err := range v.locker.List(cmd.Context(), pattern) {
 			if err != nil {
-				failure = cmp.Or(failure, v.failed(cmd, err))
+				first = cmp.Or(first, err)
 				continue
 			}
 			l.found.Add(1)
 			if err := f(v.label, info); err != nil {
 				return failure, err
 			}
+		}
+		if failure == nil && first != nil { // which may take a while, so not between two locks
+			failure = v.failed(cmd, first)
 		}
 	}
 	return failure, nil
