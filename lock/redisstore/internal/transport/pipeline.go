@@ -5,6 +5,13 @@ import "context"
 // RunAll runs calls in one pipeline, bounded by ctx, and returns their replies, each of which
 // may be an error.
 func (t *Transport) RunAll(ctx context.Context, calls []*Call) []any {
+	if len(calls) == 1 {
+		reply, err := t.runOne(&request{ctx: ctx, Call: calls[0]})
+		if err != nil {
+			reply = err
+		}
+		return []any{reply}
+	}
 	requests := make([]*request, len(calls))
 	for i, c := range calls {
 		requests[i] = &request{ctx: ctx, Call: c}
