@@ -353,16 +353,7 @@ func TestGrantThatAWatchHasMissedExpires(t *testing.T) {
 	a, err := cut.Acquire(t.Context(), waiter)
 	require.NoError(t, err)
 	require.Equal(t, driver.Refused, a.Verdict)
-	p.set(func(string) bool { return true })
-	h.Count = 0
-	_, err = other.Release(t.Context(), h)
-	require.NoError(t, err)
-	put, err := other.client.Put(t.Context(), "more", "")
-	require.NoError(t, err)
-	_, err = other.client.Compact(t.Context(), put.Header.Revision)
-	require.NoError(t, err)
-	p.set(nil)
-	p.reset()
+	releaseUnseen(t, p, other, h)
 	select {
 	case <-notices:
 	case <-time.After(limit):
@@ -415,40 +406,36 @@ func TestHoldsShareALease(t *testing.T) {
 func TestCompactionDuringAWatch(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, single, nil)
-	var addresses []string
-	var proxies []*proxy
-	for _, m := range c.members {
-		p := startProxy(t, m.client)
-		proxies, addresses = append(proxies, p), append(addresses, p.address())
-	}
-	cut := openOn(t, dial(t, addresses, limit), "a")
-	other := openOn(t, c.dial(t), "a")
+	p := startProxy(t, c.members[0].client)
+	cut, other := openOn(t, dial(t, []string{p.address()}, limit), "a"), openOn(t, c.dial(t), "a")
 	notices := make(chan driver.Notice, 1000)
 	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
 	sub, err := cut.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
 	require.NoError(t, err)
 	defer sub.Close()
 	acquire(t, other, h)
-	for _, p := range proxies {
-		p.set(func(string) bool { return true })
-	}
-	h.Count = 0
-	_, err = other.Release(t.Context(), h)
-	require.NoError(t, err)
-	put, err := other.client.Put(t.Context(), "more", "")
-	require.NoError(t, err)
-	_, err = other.client.Compact(t.Context(), put.Header.Revision)
-	require.NoError(t, err)
-	for _, p := range proxies {
-		p.set(nil)
-		p.reset()
-	}
+	releaseUnseen(t, p, other, h)
 	select {
 	case n := <-notices:
 		assert.Zero(t, n)
 	case <-time.After(limit):
 		t.Fatal("the waiter was not notified")
 	}
+}
+
+// releaseUnseen releases a hold while p is cut, and compacts what watches through p have missed.
+func releaseUnseen(t *testing.T, p *proxy, s *Store, h *driver.Hold) {
+	t.Helper()
+	p.set(func(string) bool { return true })
+	h.Count = 0
+	_, err := s.Release(t.Context(), h)
+	require.NoError(t, err)
+	put, err := s.client.Put(t.Context(), "more", "")
+	require.NoError(t, err)
+	_, err = s.client.Compact(t.Context(), put.Header.Revision)
+	require.NoError(t, err)
+	p.set(nil)
+	p.reset()
 }
 
 // Stores with different prefixes share nothing, whatever prefixes and names are.
