@@ -99,7 +99,7 @@ func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	case err != nil:
 		return nil, notDone(err)
 	case setting != "":
-		return nil, fmt.Errorf(unfit, setting, driver.ErrNotDone)
+		return nil, unfit(setting)
 	case readOnly:
 		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}

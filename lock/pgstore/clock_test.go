@@ -111,15 +111,10 @@ func TestSettingsOfTexts(t *testing.T) {
 // that shares the pool, or by ALTER ROLE, is refused as well: another owner would be granted the lock.
 func TestEncodingThatChanges(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	migrate(t, s, "encoding")
-	pool := s.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	store, err := pgstore.New(pool, pgstore.Config{Schema: "encoding"})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	store, pool := onOneConnection(t, "encoding")
 	held := hold(driver.KindMutex, "straße", "client:1")
 	granted(t, store, held)
-	_, err = pool.Exec(t.Context(), "SET client_encoding TO latin1")
+	_, err := pool.Exec(t.Context(), "SET client_encoding TO latin1")
 	require.NoError(t, err)
 	a, err := store.Acquire(t.Context(), hold(driver.KindMutex, held.Name, "client:2"))
 	require.NotEqual(t, driver.Granted, a.Verdict, "broken promise: two owners hold the lock")

@@ -14,7 +14,10 @@ import (
 
 var errLate = fmt.Errorf("pgstore: the request has reached the server after its deadline: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 
-const unfit = "pgstore: the server would not do what the store requests: set %s for the pool's role: %w"
+// unfit is the error of a connection on which statements would do something else.
+func unfit(setting string) error {
+	return fmt.Errorf("pgstore: the server would not do what the store requests: set %s for the pool's role: %w", setting, driver.ErrNotDone)
+}
 
 // notDone adds to an error that the request has changed nothing.
 func notDone(err error) error {

@@ -118,12 +118,7 @@ func lockerAs(t *testing.T, s *pgtest.Server, schema string) *lock.Locker {
 // A request that gets no connection has changed nothing, and may be sent again.
 func TestPoolIsExhausted(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	migrate(t, s, "exhausted")
-	pool := s.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	store, err := pgstore.New(pool, pgstore.Config{Schema: "exhausted"})
-	require.NoError(t, err)
-	defer store.Close()
+	store, pool := onOneConnection(t, "exhausted")
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -54,6 +54,18 @@ func migrate(t testing.TB, s *pgtest.Server, schema string) {
 	require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t), schema))
 }
 
+// onOneConnection returns a store on a new schema, and its pool, of one connection.
+func onOneConnection(t *testing.T, schema string) (*pgstore.Store, *pgxpool.Pool) {
+	t.Helper()
+	s := server(t)
+	migrate(t, s, schema)
+	pool := s.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	store, err := pgstore.New(pool, pgstore.Config{Schema: schema})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store, pool
+}
+
 // drop removes a schema, if there is one.
 func drop(t testing.TB, s *pgtest.Server, schema string) {
 	t.Helper()

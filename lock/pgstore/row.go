@@ -137,7 +137,7 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
 	encoding := conn.PgConn().ParameterStatus
 	if encoding("client_encoding") != "UTF8" && encoding("server_encoding") != "SQL_ASCII" { // another lock of the same name
-		return fmt.Errorf(unfit, "client_encoding to UTF8", driver.ErrNotDone)
+		return unfit("client_encoding to UTF8")
 	}
 	rows, _ := conn.Query(ctx, sql, args...) // rows have its error
 	defer rows.Close()
