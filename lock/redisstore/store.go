@@ -352,11 +352,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.transport.AnyMaster(ctx, func(master *redis.Client) error { return master.Ping(ctx).Err() })
 }
 
-// Close ends the store's subscriptions, and the client if [Open] made it. It waits for what is
-// in flight: batches, by the deadlines of their requests; a subscription connection that is
-// being made, 2 s, and a query of a server's clock or a cluster's nodes, 1 s, or a request's
-// later deadline; a page of a list, 5 s. A query for a request without a deadline takes 10 s
-// at most.
+// Close ends the store's subscriptions, and the client if [Open] made it. It waits for what has
+// begun: batches, by the deadlines of their requests; a subscription connection that is being
+// made, 2 s, and a query of a server's clock or a cluster's nodes, 1 s, or a request's later
+// deadline; a page of a list, 5 s. A query for a request without a deadline takes 10 s at most.
 func (s *Store) Close() error {
 	s.messages.Close()
 	s.transport.Close()
