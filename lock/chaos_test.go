@@ -133,13 +133,13 @@ type dice struct {
 }
 
 // roll returns a number from 0 to n-1.
-func (d *dice) roll(n int) int {
+func (d *dice) roll(n int) int { return int(d.upTo(time.Duration(n))) }
+
+func (d *dice) upTo(most time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.rng.IntN(n)
+	return time.Duration(d.rng.Int64N(int64(most)))
 }
-
-func (d *dice) upTo(most time.Duration) time.Duration { return time.Duration(d.roll(int(most))) }
 
 // unreliable is a store that loses or delays requests, replies and messages.
 type unreliable struct {

@@ -71,13 +71,13 @@ func newWeather(t *testing.T) *weather {
 	return w
 }
 
-func (w *weather) roll(n int) int {
+func (w *weather) roll(n int) int { return int(w.upTo(time.Duration(n - 1))) }
+
+func (w *weather) upTo(d time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.dice.IntN(n)
+	return time.Duration(w.dice.Int64N(int64(d) + 1))
 }
-
-func (w *weather) upTo(d time.Duration) time.Duration { return time.Duration(w.roll(int(d) + 1)) }
 
 func (w *weather) well(string, *driver.Hold) mishap {
 	return mishap{there: w.upTo(10 * time.Millisecond), back: w.upTo(10 * time.Millisecond)}
