@@ -171,7 +171,7 @@ func (f *flags) show(ctx context.Context) (*report, error) {
 		name = embeddedName
 		embedded, err := startEmbeddedServer()
 		if err != nil {
-			return nil, err
+			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		}
 		defer embedded.close()
 		url = embedded.url()

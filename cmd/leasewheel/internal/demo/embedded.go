@@ -4,7 +4,9 @@ package demo
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -29,6 +31,9 @@ type embeddedServer struct {
 }
 
 func startEmbeddedServer() (*embeddedServer, error) {
+	if strconv.IntSize == 32 { // its scripts return ints, which fencing tokens exceed
+		return nil, errors.New("the embedded server needs a 64-bit system; name a redis-server with --store")
+	}
 	e := &embeddedServer{redis: miniredis.NewMiniRedis(), password: rand.Text(), clock: time.Now()}
 	e.redis.RequireAuth(e.password)
 	if err := e.redis.Start(); err != nil {
