@@ -230,6 +230,7 @@ func TestDeadWaiterBehindBriefThreads(t *testing.T) {
 			require.True(t, thread.lock(10*time.Second))
 			thread.unlock()
 		}
+		require.Equal(t, []string{ourOwner(1), last.owner}, queue(t, last.client), "its place is kept until its end")
 		for begin := time.Now(); !last.lock(redissonWait); time.Sleep(5 * time.Second) {
 			require.LessOrEqual(t, time.Since(begin), redissonWait+45*time.Second)
 		}
