@@ -154,7 +154,7 @@ package lock
 // lock/redisstore/internal/lua/fair_keep.lua, lock/redisstore/internal/lua/fair_queue.lua,
 // lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.

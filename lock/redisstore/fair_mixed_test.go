@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -202,5 +203,36 @@ func TestFairOrderOutlivesLostSubscriptions(t *testing.T) {
 			}
 		}
 		assert.Zero(t, admin.Exists(t.Context(), "orders", fairList, fairTimeouts, fairPlaces).Val())
+	})
+}
+
+// A waiter of ours that dies behind threads of Redisson blocks those behind it for the wait of
+// one thread at most, also if the threads before it wait for seconds only.
+func TestDeadWaiterBehindBriefThreads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := server.Store(t)
+		var threads []*redissonThread
+		for n := range 8 {
+			threads = append(threads, &redissonThread{t, server.Client(t), fmt.Sprintf("%s:%d", java, n)})
+		}
+		holder, brief, last := threads[0], threads[1:7], threads[7]
+		require.True(t, holder.lock(redissonWait))
+		for _, thread := range brief {
+			require.False(t, thread.lock(10*time.Second))
+		}
+		asks(t, store, fairHold(ourOwner(1), 5*time.Second))
+		require.False(t, last.lock(redissonWait))
+		asks(t, store, fairHold(ourOwner(1), 5*time.Second)) // and dies
+		holder.unlock()
+		for _, thread := range brief {
+			require.True(t, thread.lock(10*time.Second))
+			thread.unlock()
+		}
+		require.Equal(t, []string{ourOwner(1), last.owner}, queue(t, last.client), "its place is kept until its end")
+		for begin := time.Now(); !last.lock(redissonWait); time.Sleep(5 * time.Second) {
+			require.LessOrEqual(t, time.Since(begin), redissonWait+45*time.Second)
+		}
 	})
 }

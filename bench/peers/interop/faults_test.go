@@ -4,6 +4,7 @@ package interop
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,17 @@ func TestKilledSubscriptions(t *testing.T) {
 		s := single(t)
 		java, wheel := open(t, redisson(t, version), s.address), open(t, golang(t), s.address)
 		for _, d := range directions(java, wheel) {
+			t.Run(d.name+" latch", func(t *testing.T) {
+				record(t, "13 CLIENT KILL on the waiter's subscription", java.name, "latch", d.name, nil)
+				name := fresh("killed")
+				require.Equal(t, "1", d.holder.do("a", "latch.set", name, 1))
+				open := d.waiter.of(t).begin("b", "latch.await", name, forever)
+				s.awaitListeners(t, name, 1)
+				require.NoError(t, s.keys.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+				s.awaitListeners(t, name, 1)
+				d.holder.do("a", "latch.down", name)
+				require.NoError(t, await(t, open).err)
+			})
 			for _, k := range locks[:4] {
 				t.Run(d.name+" "+k.kind, func(t *testing.T) {
 					record(t, "13 CLIENT KILL on the waiter's subscription", java.name, k.kind, d.name, nil)
@@ -36,6 +48,42 @@ func TestKilledSubscriptions(t *testing.T) {
 					w.do("b", "unlock", k.waiter, name)
 				})
 			}
+		}
+	})
+}
+
+// TestFrozenHolder stops the process of a holder for longer than its lease. The other side is granted
+// the lock, and the late release of the holder does not affect that.
+func TestFrozenHolder(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for _, frozen := range []string{theirs, ours} {
+			t.Run(frozen, func(t *testing.T) {
+				t.Parallel()
+				s := single(t)
+				h, w := open(t, ownRedisson(t, version), s.address, "watchdog=3000"), open(t, golang(t), s.address)
+				if frozen == ours {
+					h, w = open(t, golang(t), s.address, "watchdog=3000"), open(t, redisson(t, version), s.address)
+				}
+				names, granted := make(map[string]string), make(map[string]<-chan reply)
+				for _, k := range locks {
+					record(t, "13 a frozen holder", "Redisson "+version, k.kind, frozen, nil)
+					names[k.kind] = fresh("frozen")
+					require.NotEqual(t, "0", h.do(k.kind, "lock", k.holder, names[k.kind], never, renewed))
+					granted[k.kind] = w.begin(k.kind, "lock", k.waiter, names[k.kind], forever, renewed)
+				}
+				require.NoError(t, h.command.Process.Signal(syscall.SIGSTOP))
+				for _, k := range locks {
+					require.NoError(t, await(t, granted[k.kind]).err)
+				}
+				require.NoError(t, h.command.Process.Signal(syscall.SIGCONT))
+				for _, k := range locks {
+					before := s.keys.HGetAll(t.Context(), names[k.kind]).Val()
+					_, err := h.try(k.kind, "unlock", k.holder, names[k.kind])
+					assert.Error(t, err, "%s: the lease is over", k.kind)
+					assert.Equal(t, before, s.keys.HGetAll(t.Context(), names[k.kind]).Val(), k.kind)
+					w.do(k.kind, "unlock", k.waiter, names[k.kind])
+				}
+			})
 		}
 	})
 }

@@ -520,6 +520,8 @@ func (c *goClient) count(ctx context.Context, verb string, a []string) (any, err
 		return "", s.Release(ctx, number(1))
 	case "semaphore.add":
 		return "", s.AddPermits(ctx, number(1))
+	case "semaphore.drain":
+		return s.Drain(ctx)
 	case "semaphore.available":
 		return s.Available(ctx)
 	case "permits.set":
@@ -536,6 +538,8 @@ func (c *goClient) count(ctx context.Context, verb string, a []string) (any, err
 			return "", err
 		}
 		return l.context.Value(permitID{}), nil
+	case "permits.add":
+		return "", p.AddPermits(ctx, number(1))
 	case "permits.reset":
 		return "", p.SetPermits(ctx, number(1))
 	case "permits.release", "permits.releasemany":

@@ -157,12 +157,17 @@ public final class Driver {
             case "semaphore.add":
                 semaphore.addPermits(Integer.parseInt(a[2]));
                 return null;
+            case "semaphore.drain":
+                return semaphore.drainPermits();
             case "semaphore.available":
                 return semaphore.availablePermits();
             case "permits.set":
                 return flag(permits.trySetPermits(Integer.parseInt(a[2])));
             case "permits.reset":
                 return invoke(permits, "setPermits", new Class<?>[] {int.class}, Integer.parseInt(a[2]));
+            case "permits.add":
+                permits.addPermits(Integer.parseInt(a[2]));
+                return null;
             case "permits.acquire": // wait lease
                 return acquirePermit(permits, Long.parseLong(a[2]), Long.parseLong(a[3]));
             case "permits.acquiremany": // n wait lease

@@ -88,16 +88,22 @@ local function spare(places, now, wait)
   end
 end
 
--- theirsBefore returns how many waiters of Redisson's are before each of the first hundred of
--- the queue.
-local function theirsBefore(list, places, now)
-  local before, count = {}, 0
+local threadWait = 300000 -- of a thread of Redisson without a limit, in ms
+
+-- theirWaits returns the sum of the waits of Redisson's waiters before each of the first hundred
+-- of the queue. A timeout of Redisson's is later by its wait than the one before. Behind a
+-- waiter of ours, and at the head, it does not show the wait, which counts as threadWait.
+local function theirWaits(list, timeouts, places, now)
+  local before, sum, last = {}, 0, nil
   for at = 0, 99 do
     local waiter = redis.call('lindex', list, at)
     if not waiter then break end
-    before[waiter] = count
-    local by = tonumber(redis.call('zscore', places, waiter) or 0)
-    if by <= now then count = count + 1 end
+    before[waiter] = sum
+    local by, kept = endOf(waiter, timeouts, places)
+    if kept ~= places or by <= now then
+      sum = sum + math.min(threadWait, kept == timeouts and last and math.max(by - last, 0) or threadWait)
+    end
+    last = kept == timeouts and by or nil
   end
   return before
 end
@@ -105,19 +111,17 @@ end
 -- keepTimeouts prolongs the timeouts of waiters of ours, whose places have just been kept.
 -- It returns how many waiters of Redisson's there are at most.
 --
--- A waiter of Redisson's lowers the timeouts behind it by its own wait, 5 minutes by
--- default, when it is served and when it gives up. Our timeout is therefore later by that
--- for each of Redisson's waiters before it: so Redisson drops no waiter of ours before
--- the end of the present lease, of which left ms are left. The margin for clocks ahead of the
--- server's is how long Redisson waits for a dead head.
+-- A waiter of Redisson's lowers the timeouts behind it by its own wait when it is served and
+-- when it gives up. Our timeout is therefore later by the waits before it, up to threadWait
+-- each: so Redisson drops no waiter of ours before the end of the present lease, of which left
+-- ms are left.
 local function keepTimeouts(list, timeouts, places, now, wait, left, waiters)
-  local ahead = 10000
+  local ahead = 10000 -- of the server's clock; Redisson waits for a dead head for so long
   local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
-  local before = others > 0 and theirsBefore(list, places, now) or {}
+  local before = others > 0 and theirWaits(list, timeouts, places, now) or {}
   local entries = {}
   for _, waiter in ipairs(waiters) do
-    local theirs = math.min(before[waiter] or others, others)
-    entries[#entries + 1] = decimal(now + wait + ahead + math.max(left, 0) + theirs * 300000)
+    entries[#entries + 1] = decimal(now + wait + ahead + math.max(left, 0) + (before[waiter] or others * threadWait))
     entries[#entries + 1] = waiter
   end
   redis.call('zadd', timeouts, unpack(entries))
@@ -151,9 +155,7 @@ end
 -- leaveToTheirs removes the TTL that waiters of ours have given the queue, once one of
 -- ours leaves it to waiters of Redisson's: Redisson never prolongs it.
 local function leaveToTheirs(list, timeouts, places, now)
-  if redis.call('pttl', list) < 0 or not haveTheirs(list, places, now) then return end
-  redis.call('persist', list)
-  redis.call('persist', timeouts)
+  if redis.call('pttl', list) >= 0 and haveTheirs(list, places, now) then keepQueue(list, timeouts, places, true) end
 end
 
 -- wake makes the head of the queue ask: the first living waiter, as first returns it. If
