@@ -110,7 +110,7 @@ func TestRunRefusesArguments(t *testing.T) {
 		"TTL with underscores":   {with("--ttl", "1_0"), "accepted are durations like"},
 		"number that is none":    {with("--permits", "many"), `"--permits" flag: accepted are whole numbers`},
 		"number, hexadecimal":    {with("-n", "-E", "0x10"), "accepted are whole numbers"},
-		"number, of Go's source":  {with("-n", "-E", "1_0"), `"1_0" for "-E, --conflict-exit-code" flag: accepted are whole numbers`},
+		"number, of Go's source": {with("-n", "-E", "1_0"), `"1_0" for "-E, --conflict-exit-code" flag: accepted are whole numbers`},
 		"number, too long":       {with("-E", strings.Repeat("9", 20)), "accepted are whole numbers of 64 bits"},
 		"neither true nor false": {with("-n=maybe"), "accepted are true and false"},
 		"server that is unset":   {with("--store", "redis://a", "--store", ""), "--store is empty"},
