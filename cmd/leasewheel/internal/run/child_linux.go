@@ -85,7 +85,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		return first, fmt.Errorf("its guard's socket: %w", err)
 	}
 	ours := os.NewFile(uintptr(ends[0]), "guard")
-	defer unix.Close(ends[1]) //nolint:errcheck // it is the guard's
+	defer unix.Close(ends[1])
 	files := []uintptr{0, 1, 2}
 	for next := 3; passedOn(next) != none || passedOn(next+1) != none; next++ { // to COMMAND, at their numbers
 		files = append(files, passedOn(next))
