@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -157,6 +159,48 @@ func TestRunThroughTheGuardChangesNothing(t *testing.T) {
 	assert.Contains(t, output, "pipe:")
 	for _, socket := range regexp.MustCompile(`socket:\S+`).FindAllString(output, -1) {
 		assert.Contains(t, openFiles(t), socket, "the guard's, or a connection's, and not one that the tests were started with")
+	}
+}
+
+// The command gets the files that the caller has open, at their numbers: redirections of a shell, as
+// 3>&1, and make's jobserver.
+func TestRunPassesOpenFilesOn(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	for name, test := range map[string]struct {
+		numbers, flags []string
+		env            []string
+	}{
+		"none":          {nil, nil, env},
+		"two":           {[]string{"3", "4"}, nil, env},
+		"with gaps":     {[]string{"4", "6", "9"}, nil, env},
+		"without a gap": {[]string{"3", "4", "5", "6", "7", "8"}, nil, env},
+		"of a folder":   {[]string{"3", "5"}, []string{"--dir", filepath.Join(t.TempDir(), "locks")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := "true"
+			files := make([]*os.File, 7) // 3 to 9
+			for _, number := range test.numbers {
+				file, err := os.Create(filepath.Join(t.TempDir(), number))
+				require.NoError(t, err)
+				defer file.Close()
+				files[number[0]-'3'] = file
+				script += " && echo " + number + " >&" + number
+			}
+			for number := range 7 {
+				if files[number] == nil {
+					script += fmt.Sprintf(" && [ ! -e /proc/$$/fd/%d ]", 3+number)
+				}
+			}
+			p := commandtest.StartWith(t, test.env, func(cmd *exec.Cmd) { cmd.ExtraFiles = files }, runLock("job", sh(script), test.flags...)...)
+			assert.Equal(t, 0, p.Wait(), p.Stderr)
+			for _, number := range test.numbers {
+				text, err := os.ReadFile(files[number[0]-'3'].Name())
+				require.NoError(t, err)
+				assert.Equal(t, number+"\n", string(text))
+			}
+		})
 	}
 }
 

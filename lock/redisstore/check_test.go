@@ -133,6 +133,7 @@ func TestCheckFinds(t *testing.T) {
 		{"too few replicas to write", "config set min-replicas-to-write 1", redisstore.Config{}, e, "writes", "too few replicas", "a free lock can be acquired"},
 		{"too few replicas for the store", "ping", redisstore.Config{Replicas: 1}, e, "replicas", "0 replicas are connected, and Config.Replicas is 1", "a free lock can be acquired"},
 		{"a replica", "replicaof 127.0.0.1 1", redisstore.Config{}, e, "role", "it is a replica", "a free lock can be acquired"},
+		{"a replica that answers only with its master", "config set replica-serve-stale-data no\nreplicaof 127.0.0.1 1", redisstore.Config{}, e, "role", "it is a replica", "a free lock can be acquired"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -174,6 +175,17 @@ func TestCheckFindsFullMemory(t *testing.T) {
 	require.Len(t, found, 1)
 	assert.Equal(t, driver.SeverityError, found[0].Severity)
 	assert.Contains(t, found[0].Found, "out of memory")
+}
+
+// A server that cannot save its data, and answers no ping either, refuses locks.
+func TestCheckFindsAServerThatCannotSave(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Directives: []string{`save "3600 1000000"`}})
+	breakSaving(t, server)
+	found := about(check(t, server.Client(t), redisstore.Config{}, driver.CheckOptions{TTL: longTTL}), "writes")
+	require.Len(t, found, 1)
+	assert.Equal(t, driver.SeverityError, found[0].Severity)
+	assert.Contains(t, found[0].Found, "cannot save its data")
 }
 
 // A command that took a large part of a TTL is found in the slow log.

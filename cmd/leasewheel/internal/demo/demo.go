@@ -186,15 +186,19 @@ func (f *flags) show(ctx context.Context) (*report, error) {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	defer server.Close()
-	if err := server.Store.Ping(ctx); err != nil {
-		return nil, connect.Unavailable(ctx, server, err)
-	}
-	if name == "" {
-		name = server.Name(ctx)
-	}
 	keeper, err := newKeeper(server, id+":lease", job.TTL)
 	if err != nil {
 		return nil, err
+	}
+	lease, err := keeper.locker.Mutex(job.Lock).TryLock(ctx)
+	if err == nil { // the server grants locks: a replica, or a full server, refuses them
+		err = lease.Unlock(ctx)
+	}
+	if err != nil {
+		return nil, connect.Unavailable(ctx, server, errors.Join(err, keeper.close()))
+	}
+	if name == "" {
+		name = server.Name(ctx)
 	}
 	d, err := newDemo(f, job, server, keeper)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 func TestDemoRefusesArguments(t *testing.T) {
@@ -35,6 +36,16 @@ func TestDemoRefusesArguments(t *testing.T) {
 			assert.Equal(t, test.code, p.Wait())
 			p.RequireOneLine(test.says)
 		})
+	}
+}
+
+// A server that answers, and refuses locks, is named with its reason before a process is started.
+func TestDemoOnAServerThatRefusesLocks(t *testing.T) {
+	for directive, reason := range map[string]string{"maxmemory 1": "out of memory", "replicaof 127.0.0.1 1": "read-only replica"} {
+		server := redistest.Start(t, redistest.Config{Directives: []string{directive}})
+		p := commandtest.Call(t, nil, "demo", "--store", server.URL())
+		assert.Equal(t, exit.Unavailable, p.Wait())
+		p.RequireOneLine(reason)
 	}
 }
 

@@ -296,7 +296,7 @@ func (d *demo) await(ctx context.Context, timeout <-chan time.Time, wanted func(
 				return e, nil
 			}
 			if len(d.actors) == 0 {
-				return e, errors.New("no process is left")
+				return e, fmt.Errorf("no process is left, the last ended: %w", e.err)
 			}
 		case <-timeout:
 			return actorEvent{}, nil

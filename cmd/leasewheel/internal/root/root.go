@@ -2,8 +2,8 @@
 package root
 
 import (
-	"cmp"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -113,11 +113,12 @@ func eachFlag(cmd *cobra.Command, f func(*cobra.Command, *pflag.Flag)) {
 	}
 }
 
-// decimal is a number that pflag would read as octal, or of another base, if it begins with a zero.
+// decimal is a number that pflag would read as one of Go's source: 010 is 8 there, and 1_0 is 10.
 type decimal struct{ pflag.Value }
 
 func (d decimal) Set(text string) error {
-	return d.Value.Set(cmp.Or(strings.TrimLeft(text, "0"), text))
+	number, _ := new(big.Int).SetString(text, 10) // nil of another text, and then "<nil>"
+	return d.Value.Set(number.String())
 }
 
 // unknownCommand returns the error for a command that does not exist, with those that have

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,22 +84,25 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	if err != nil {
 		return first, fmt.Errorf("its guard's socket: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), "guard"), os.NewFile(uintptr(ends[1]), "guarded")
-	defer theirs.Close()
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}
-	if spec.presence != nil {
-		files = append(files, spec.presence)
+	ours := os.NewFile(uintptr(ends[0]), "guard")
+	defer unix.Close(ends[1])
+	files := []uintptr{0, 1, 2}
+	for next := 3; passedOn(next) != none || passedOn(next+1) != none; next++ { // to COMMAND, at their numbers
+		files = append(files, passedOn(next))
 	}
-	process, err := os.StartProcess("/proc/self/exe", []string{"leasewheel", guardCommand}, &os.ProcAttr{
+	args := []string{"leasewheel", guardCommand, strconv.Itoa(len(files))}
+	files = append(files, uintptr(ends[1]))
+	if spec.presence != nil {
+		files = append(files, spec.presence.Fd())
+	}
+	g.pid, err = syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: files,
 		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
 	if err != nil {
-		return first, errors.Join(errors.New("its guard: "+withoutName(err).Error()), ours.Close())
+		return first, errors.Join(fmt.Errorf("its guard: %w", err), ours.Close())
 	}
-	g.pid = process.Pid
-	process.Release() //nolint:errcheck // wait4 reaps it
 	g.out, g.in = json.NewEncoder(ours), json.NewDecoder(ours)
 	order := guardOrder{Path: []byte(spec.path), Argv: rawBytes(spec.argv), Env: rawBytes(spec.env), Action: spec.policy.action, Grace: spec.policy.grace}
 	if err = g.out.Encode(order); err == nil {
@@ -108,13 +113,23 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		err = fmt.Errorf("its guard ended: %w", err)
 	case first.Errno != 0:
 		err = first.Errno
-	case first.Failure != "":
-		err = errors.New(first.Failure)
 	}
 	if err != nil {
 		return first, errors.Join(err, ours.Close())
 	}
 	return first, nil
+}
+
+// none is the number of no file.
+const none = ^uintptr(0)
+
+// passedOn returns the number of a file that this process got from its caller, as a redirection of a
+// shell or a jobserver of make, and none for its own, which are closed on exec.
+func passedOn(file int) uintptr {
+	if flags, err := unix.FcntlInt(uintptr(file), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+		return none
+	}
+	return uintptr(file)
 }
 
 // ending reports to the guard that the command is being ended: if this process is killed

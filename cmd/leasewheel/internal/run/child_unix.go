@@ -3,7 +3,7 @@
 package run
 
 import (
-	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -15,17 +15,16 @@ type guard struct{}
 
 // keep starts the command and reports its changes of state until it is gone.
 func (c *child) keep(spec childSpec, started chan<- error) {
-	process, err := os.StartProcess(spec.path, spec.argv, &os.ProcAttr{
+	pid, err := syscall.ForkExec(spec.path, spec.argv, &syscall.ProcAttr{
 		Env:   spec.env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Files: []uintptr{0, 1, 2},
 		Sys:   process.OwnGroup(0),
 	})
 	if err != nil {
 		started <- err
 		return
 	}
-	c.pid = process.Pid
-	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
+	c.pid = pid
 	close(started)
 	waitAll(c.pid, nil, c.report)
 }

@@ -1,10 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,15 +19,10 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/process"
 )
 
-// guardCommand is the hidden subcommand under which run starts itself as a guard.
+// guardCommand is the hidden subcommand under which run starts itself as a guard. Its argument is the
+// number of its end of the socket that connects it to leasewheel run. The next file, which stays open,
+// keeps locks in files until the guard has ended the command of a killed leasewheel run.
 const guardCommand = "run-guard"
-
-// guardFile is the guard's end of the socket that connects it to leasewheel run.
-const guardFile = 3
-
-// presenceFile keeps locks in files until the guard has ended the command of a killed leasewheel
-// run. It stays open.
-const presenceFile = 4
 
 // guardOrder is a message to the guard: first the command to start, later that the
 // command is being ended, and how. Paths, arguments and variables are bytes: as strings,
@@ -40,10 +38,9 @@ type guardOrder struct {
 // guardReport is a message of the guard: first the command's process or why there is
 // none, then the command's changes of state.
 type guardReport struct {
-	PID     int
-	Errno   syscall.Errno
-	Failure string // if there is no Errno
-	Status  unix.WaitStatus
+	PID    int
+	Errno  syscall.Errno
+	Status unix.WaitStatus
 }
 
 // rawBytes returns texts as bytes, and texts the reverse.
@@ -54,8 +51,7 @@ func rawBytes(texts []string) (all [][]byte) {
 	return all
 }
 
-func texts(raw [][]byte) []string {
-	all := make([]string, 0, len(raw)) // not nil: no variables is not the environment of this process
+func texts(raw [][]byte) (all []string) {
 	for _, text := range raw {
 		all = append(all, string(text))
 	}
@@ -69,13 +65,13 @@ func GuardCommands() []*cobra.Command {
 		Use:    guardCommand,
 		Short:  "The process that ends the command if leasewheel run is killed",
 		Hidden: true,
-		Args:   exit.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			socket := os.NewFile(guardFile, "guarded")
-			unix.CloseOnExec(guardFile)
-			unix.CloseOnExec(presenceFile) // if there is one
+		RunE: func(cmd *cobra.Command, args []string) error {
+			number, err := strconv.Atoi(strings.Join(args, ""))
+			socket := os.NewFile(uintptr(number), "guarded")
+			unix.CloseOnExec(number)
+			unix.CloseOnExec(number + 1) // if locks are in files
 			g := &guarding{out: json.NewEncoder(socket), in: json.NewDecoder(socket)}
-			if err := g.in.Decode(&g.order); err != nil {
+			if err != nil || g.in.Decode(&g.order) != nil {
 				return exit.UsageError(cmd, errors.New("only leasewheel run starts this command"))
 			}
 			g.run()
@@ -105,17 +101,17 @@ func (g *guarding) run() {
 	// The kernel sends the command its signal when this thread ends, not the process.
 	runtime.LockOSThread()
 	adoptOrphans()
-	process, err := os.StartProcess(string(g.order.Path), texts(g.order.Argv), &os.ProcAttr{
+	pid, err := syscall.ForkExec(string(g.order.Path), texts(g.order.Argv), &syscall.ProcAttr{
 		Env:   texts(g.order.Env),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Files: []uintptr{0, 1, 2},
 		Sys:   process.OwnGroup(g.order.Action.orphaned()),
 	})
 	if err != nil {
-		g.report(reportOfFailure(err))
+		number, _ := errors.AsType[syscall.Errno](err)
+		g.report(guardReport{Errno: cmp.Or(number, unix.ENOEXEC)})
 		return
 	}
-	g.child = newChild(process.Pid)
-	process.Release() //nolint:errcheck // wait4 reaps it: os.Process does not report stops
+	g.child = newChild(pid)
 	g.report(guardReport{PID: g.child.pid})
 	go g.listen()
 	waitAll(g.child.pid, awaitChild, func(status unix.WaitStatus) {
@@ -180,14 +176,4 @@ func (g *guarding) end() {
 		g.child.signalAll(unix.SIGKILL) //nolint:errcheck // it is repeated
 		<-time.After(groupPoll)
 	}
-}
-
-// reportOfFailure returns the report of a command that was not started.
-func reportOfFailure(err error) guardReport {
-	err = withoutName(err)
-	var number syscall.Errno
-	if errors.As(err, &number) {
-		return guardReport{Errno: number}
-	}
-	return guardReport{Failure: err.Error()}
 }

@@ -543,7 +543,7 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 	presence.Close() // of nil it does nothing
 	if err != nil {
 		r.release(lease, lease.Discard)
-		code, err := exit.CannotExec, withoutName(err)
+		code := exit.CannotExec
 		if errors.Is(err, fs.ErrNotExist) {
 			code, err = exit.NotFound, errors.New("its interpreter was not found")
 		}

@@ -140,6 +140,7 @@ func (e *examination) run(ctx context.Context) {
 	switch err := fault.Classify(e.node.Client.Ping(first).Err()); {
 	case errors.Is(err, fault.ErrNoPermission):
 		e.found(driver.SeverityNote, "rights", "the user may not run ping", "none of the locks': Store.Ping fails", "give the user +ping")
+	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, fault.ErrCluster): // found below, as writes and as role
 	case err != nil:
 		e.err = err
 		return
