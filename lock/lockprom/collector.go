@@ -85,7 +85,7 @@ func (c *Collector) Observer(locker string) *observe.Observer {
 // AddLocker exports a locker's statistics, with those of its watchdog and its wheel under
 // the same name. A wheel that several lockers share is exported once, under the name of the
 // first or of an earlier [Collector.AddWheel]. Call remove when the locker is closed: it
-// withdraws all series of that name.
+// withdraws all series of that name, but for those of a wheel that another one shares.
 //
 // AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel.
 func (c *Collector) AddLocker(name string, l *lock.Locker) (remove func()) {
