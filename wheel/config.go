@@ -55,7 +55,7 @@ type Config struct {
 	Precise bool
 
 	// Logger receives warnings about panics in tasks, refusals, and signs of misuse, each
-	// kind at most once a minute. Nil means slog.Default().
+	// kind at most once a minute. Its panics are ignored. Nil means slog.Default().
 	Logger *slog.Logger
 }
 

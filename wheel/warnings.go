@@ -54,7 +54,10 @@ func (w *warning) warn(log *slog.Logger, message string, args ...any) {
 	if n := w.suppressed.Swap(0); n > 0 {
 		args = append(args, "suppressed", n)
 	}
-	go log.Warn(message, args...) // a log that blocks must not stop the worker
+	go func() { // a log that blocks must not stop the worker
+		defer func() { _ = recover() }() // no log is left for it
+		log.Warn(message, args...)
+	}()
 }
 
 // counted counts a new wheel, and warns when there are too many: one wheel serves

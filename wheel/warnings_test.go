@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -74,6 +75,26 @@ func TestNothingToWarnOf(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.Stop()
 		log.says(t, "", 0)
+	})
+}
+
+// bad is a log whose handler has a bug.
+type bad struct{ slog.Handler }
+
+func (bad) Enabled(context.Context, slog.Level) bool { return true }
+
+func (bad) Handle(context.Context, slog.Record) error { panic("a bug in the log") }
+
+// A panic in the log ends neither the process nor the wheel.
+func TestPanicInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, wheel.Config{Tick: ms, Logger: slog.New(bad{slog.DiscardHandler})})
+		ran := false
+		must(w.Schedule(ms, func() { panic("a bug") }))
+		must(w.Schedule(2*ms, func() { ran = true }))
+		time.Sleep(3 * ms)
+		synctest.Wait()
+		require(t, ran, "the next task does not run")
 	})
 }
 

@@ -83,9 +83,9 @@
 //	leasewheel_queue_claim:{mails}:…        the latest claim of each worker, for as long as its leases
 //	leasewheel_queue_channel:{mails}        channel; notifies of a message due earlier than the others
 //
-// Names follow those of locks: if a name holds a hash tag, the keys use it. So a queue is
-// on one server of a cluster, and as fast as that server; use several queues if one is
-// not fast enough.
+// Names follow those of locks: if a name holds a hash tag, the keys use it. The store's Prefix
+// is for locks alone: queues of one name on one server are the same queue. A queue is on one
+// server of a cluster, and as fast as that; use several queues if one is not fast enough.
 package delayqueue
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted

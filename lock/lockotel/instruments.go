@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -107,21 +108,21 @@ type point struct {
 
 // observe reports all statistics.
 func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
-	s, _ := t.snapshot()
+	s := t.sources.Read()
 	report := func(points []point) {
 		for _, p := range points {
 			o.ObserveInt64(t.instruments[p.instrument], p.value, metric.WithAttributes(p.attributes...))
 		}
 	}
-	for name, stats := range s.lockers {
+	for name, stats := range s.Lockers {
 		report(lockPoints(name, stats))
 	}
-	for name, stats := range s.leases {
+	for name, stats := range s.Leases {
 		report(leasePoints(name, stats))
 	}
-	for name, stats := range s.wheels {
+	for name, stats := range s.Wheels {
 		report(wheelPoints(name, stats.Stats))
-		o.ObserveFloat64(t.tick, stats.tick.Seconds(), metric.WithAttributes(wheelKey.String(name)))
+		o.ObserveFloat64(t.tick, stats.Tick.Seconds(), metric.WithAttributes(wheelKey.String(name)))
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func leasePoints(name string, s renewal.Stats) []point {
 		{"leasewheel.renewal.panics", s.Panics, of},
 	}
 	for i, n := range s.Lost[1:] {
-		cause := causeKey.String(word(renewal.Cause(i + 1).String()))
+		cause := causeKey.String(exporter.Word(renewal.Cause(i + 1).String()))
 		points = append(points, point{"leasewheel.leases.lost", n, []attribute.KeyValue{of[0], cause}})
 	}
 	return points

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 )
 
@@ -28,7 +29,7 @@ const (
 // their spans. It belongs into the locker's [lock.Config]; see [observe.Join] to use
 // it beside another one.
 func (t *Telemetry) Observer(locker string) *observe.Observer {
-	o := observer{Telemetry: t, locker: locker}
+	o := observer{Telemetry: t, locker: exporter.Label(locker)}
 	return &observe.Observer{Acquired: o.acquired, Ended: o.ended}
 }
 
@@ -72,7 +73,7 @@ func (o observer) ended(ctx context.Context, e observe.Ended) {
 // start starts a span at an instant in the past.
 func (o observer) start(ctx context.Context, span string, kind driver.Kind, name string, outcome observe.Outcome, at time.Time) (context.Context, trace.Span) {
 	attributes := []attribute.KeyValue{
-		spanLockerKey.String(o.locker), spanKindKey.String(word(kind.String())), spanOutcomeKey.String(string(outcome)),
+		spanLockerKey.String(o.locker), spanKindKey.String(exporter.Word(kind.String())), spanOutcomeKey.String(string(outcome)),
 	}
 	if !o.config.HideNames {
 		attributes = append(attributes, spanNameKey.String(name))
@@ -83,7 +84,7 @@ func (o observer) start(ctx context.Context, span string, kind driver.Kind, name
 // attributes returns the attributes of a wait or a hold in metrics.
 func (o observer) attributes(kind driver.Kind, name string, outcome observe.Outcome) metric.MeasurementOption {
 	attributes := []attribute.KeyValue{
-		lockerKey.String(o.locker), kindKey.String(word(kind.String())), outcomeKey.String(string(outcome)),
+		lockerKey.String(o.locker), kindKey.String(exporter.Word(kind.String())), outcomeKey.String(string(outcome)),
 	}
 	if o.label != nil {
 		if label := o.label.Of(kind, name); label != "" {
@@ -103,7 +104,7 @@ func fail(span trace.Span, err error) {
 // errorType returns one of few words for an error; "_OTHER" is that of the conventions.
 func errorType(err error) string {
 	if lost, ok := errors.AsType[*lock.LostError](err); ok {
-		return word(lost.Cause.String())
+		return exporter.Word(lost.Cause.String())
 	}
 	for _, known := range []struct {
 		err  error

@@ -20,20 +20,20 @@ var _ sdk.Producer = (*Telemetry)(nil)
 // [sdk.WithProducer], so the telemetry is made before the reader: on the global providers,
 // which pass on what was made before they were set. After Close it returns none.
 func (t *Telemetry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
-	s, ok := t.snapshot()
-	if !ok {
+	if t.closed.Load() {
 		return nil, nil
 	}
+	s := t.sources.Read()
 	now := time.Now()
 	var renewalLag, remaining, leases, wheelLag []metricdata.HistogramDataPoint[float64]
-	for name, stats := range s.leases {
+	for name, stats := range s.Leases {
 		of := attribute.NewSet(watchdogKey.String(name))
 		renewalLag = append(renewalLag, lagPoint(of, stats.Lags))
 		remaining = append(remaining, remainingPoint(of, stats))
 		leases = append(leases, leasesPoint(of, stats))
 	}
-	for name, stats := range s.wheels {
-		wheelLag = append(wheelLag, lagPoint(attribute.NewSet(wheelKey.String(name)), stats.lags))
+	for name, stats := range s.Wheels {
+		wheelLag = append(wheelLag, lagPoint(attribute.NewSet(wheelKey.String(name)), stats.Lags))
 	}
 	metrics := []metricdata.Metrics{
 		{Name: "leasewheel.renewal.lag", Unit: "s", Description: "Time from when a renewal is due to its request.", Data: t.histogram(now, renewalLag)},

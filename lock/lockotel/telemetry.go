@@ -1,8 +1,7 @@
 package lockotel
 
 import (
-	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -12,7 +11,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
-	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
@@ -48,12 +46,9 @@ type Telemetry struct {
 	tick         metric.Float64ObservableGauge
 	registration metric.Registration
 
-	mu        sync.Mutex
-	lockers   exporter.Sources[*lock.Locker]      // guarded by mu
-	watchdogs exporter.Sources[*renewal.Watchdog] // guarded by mu; those that are no locker's
-	wheels    exporter.Sources[*wheel.Wheel]      // guarded by mu
-	closed    bool                                // guarded by mu
-	began     time.Time
+	sources *exporter.Sources
+	closed  atomic.Bool
+	began   time.Time
 }
 
 // New returns a telemetry without sources. Close it when done.
@@ -64,7 +59,7 @@ func New(c Config) (*Telemetry, error) {
 	if c.TracerProvider == nil {
 		c.TracerProvider = otel.GetTracerProvider()
 	}
-	t := &Telemetry{config: c, tracer: c.TracerProvider.Tracer(scope), began: time.Now()}
+	t := &Telemetry{config: c, tracer: c.TracerProvider.Tracer(scope), sources: exporter.New("lockotel"), began: time.Now()}
 	if c.LockLabel != nil {
 		t.label = exporter.NewLabels(c.LockLabel, c.MaxLockLabels)
 	}
@@ -76,9 +71,7 @@ func New(c Config) (*Telemetry, error) {
 
 // Close ends the export of statistics. Observers may still be called.
 func (t *Telemetry) Close() error {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
+	t.closed.Store(true)
 	return t.registration.Unregister()
 }
 
@@ -88,85 +81,16 @@ func (t *Telemetry) Close() error {
 //
 // AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel.
 func (t *Telemetry) AddLocker(name string, l *lock.Locker) (remove func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mustBeFree(name)
-	t.wheels.Add("lockotel", "wheel", name, l.Wheel())
-	t.lockers.Add("lockotel", "locker", name, l)
-	return t.remover(func() {
-		t.lockers.Remove(l)
-		t.wheels.Remove(l.Wheel())
-	})
+	return t.sources.AddLocker(name, l, nil)
 }
 
 // AddWatchdog exports the statistics of a watchdog that is not a locker's. Its wheel is
 // added by [Telemetry.AddWheel].
 func (t *Telemetry) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mustBeFree(name)
-	t.watchdogs.Add("lockotel", "watchdog", name, w)
-	return t.remover(func() { t.watchdogs.Remove(w) })
+	return t.sources.AddWatchdog(name, w)
 }
 
 // AddWheel exports the statistics of a wheel. One that is exported already keeps its name.
 func (t *Telemetry) AddWheel(name string, w *wheel.Wheel) (remove func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wheels.Add("lockotel", "wheel", name, w)
-	return t.remover(func() { t.wheels.Remove(w) })
+	return t.sources.AddWheel(name, w)
 }
-
-// mustBeFree panics if a locker or a watchdog has the name: both have leases. The caller
-// holds mu.
-func (t *Telemetry) mustBeFree(name string) {
-	if t.lockers.Has(name) || t.watchdogs.Has(name) {
-		panic("lockotel: a locker or watchdog called " + name + " was added before")
-	}
-}
-
-// remover returns a function that calls f once, with mu held.
-func (t *Telemetry) remover(f func()) func() {
-	return sync.OnceFunc(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		f()
-	})
-}
-
-// snapshot is a reading of all statistics, by name.
-type snapshot struct {
-	lockers map[string]observe.Stats
-	leases  map[string]renewal.Stats
-	wheels  map[string]wheelStats
-}
-
-type wheelStats struct {
-	wheel.Stats
-	tick time.Duration
-	lags wheel.Lags
-}
-
-// snapshot reads the statistics; ok is false after Close.
-func (t *Telemetry) snapshot() (s snapshot, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return s, false
-	}
-	s = snapshot{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]wheelStats)}
-	for _, l := range t.lockers {
-		stats := l.Of.Stats()
-		s.lockers[l.Name], s.leases[l.Name] = stats, stats.Leases
-	}
-	for _, w := range t.watchdogs {
-		s.leases[w.Name] = w.Of.Stats()
-	}
-	for _, w := range t.wheels {
-		s.wheels[w.Name] = wheelStats{w.Of.Stats(), w.Of.Tick(), w.Of.Lags()}
-	}
-	return s, true
-}
-
-// word returns a text as the value of an attribute.
-func word(s string) string { return strings.ReplaceAll(s, " ", "_") }

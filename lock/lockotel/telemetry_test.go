@@ -77,6 +77,21 @@ func TestLockLabel(t *testing.T) {
 	assert.ElementsMatch(t, []string{"", "orders", "other", "users"}, labels)
 }
 
+// A name that is not UTF-8, as one from the host may be, becomes one that OTLP accepts: it would refuse
+// a whole export.
+func TestNameThatIsNotUTF8(t *testing.T) {
+	h := newHarness(t, Config{})
+	o := h.Observer("caf\xe9")
+	h.AddLocker("caf\xe9", locktest.New(t, exportertest.Patient(o)))
+	o.Acquired(t.Context(), observe.Acquired{Name: "a", Outcome: observe.Granted})
+	e := h.export(t)
+	for _, name := range []string{`leasewheel.lock.waiters{locker=`, `leasewheel.wheel.tick{wheel=`, `leasewheel.renewal.lag_count{watchdog=`} {
+		assert.Contains(t, e.values, name+"\"caf\ufffd\"}")
+	}
+	assert.Contains(t, e.counts, "leasewheel.lock.wait{kind=\"mutex\",locker=\"caf\ufffd\",outcome=\"granted\"}")
+	assert.Contains(t, h.spans.GetSpans()[0].Attributes, spanLockerKey.String("caf\ufffd"))
+}
+
 // Errors have one of few types.
 func TestErrorType(t *testing.T) {
 	for want, errs := range map[string][]error{

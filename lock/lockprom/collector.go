@@ -1,8 +1,6 @@
 package lockprom
 
 import (
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,11 +37,7 @@ var (
 type Collector struct {
 	waits, holds *prometheus.HistogramVec
 	label        *exporter.Labels // nil without Config.LockLabel
-
-	mu        sync.Mutex
-	lockers   exporter.Sources[*lock.Locker]      // guarded by mu
-	watchdogs exporter.Sources[*renewal.Watchdog] // guarded by mu; those that are no locker's
-	wheels    exporter.Sources[*wheel.Wheel]      // guarded by mu
+	sources      *exporter.Sources
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -57,7 +51,7 @@ func New(c Config) *Collector {
 		c.HoldBuckets = defaultHoldBuckets
 	}
 	names := []string{"locker", "kind", "outcome"}
-	collector := new(Collector)
+	collector := &Collector{sources: exporter.New("lockprom")}
 	if c.LockLabel != nil {
 		names = append(names, "lock")
 		collector.label = exporter.NewLabels(c.LockLabel, c.MaxLockLabels)
@@ -83,66 +77,31 @@ func histogram(name, help string, buckets []float64, labels []string) *prometheu
 // into the locker's [lock.Config]; see [observe.Join] to use it beside another one.
 func (c *Collector) Observer(locker string) *observe.Observer {
 	return &observe.Observer{
-		Acquired: c.observer(c.waits, locker).acquired,
-		Ended:    c.observer(c.holds, locker).ended,
+		Acquired: observer{c.waits, exporter.Label(locker), c.label}.acquired,
+		Ended:    observer{c.holds, exporter.Label(locker), c.label}.ended,
 	}
 }
 
 // AddLocker exports a locker's statistics, with those of its watchdog and its wheel under
 // the same name. A wheel that several lockers share is exported once, under the name of the
 // first or of an earlier [Collector.AddWheel]. Call remove when the locker is closed: it
-// withdraws all series of that name.
+// withdraws all series of that name, but for those of a wheel that another one shares.
 //
 // AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel.
 func (c *Collector) AddLocker(name string, l *lock.Locker) (remove func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mustBeFree(name)
-	c.wheels.Add("lockprom", "wheel", name, l.Wheel())
-	c.lockers.Add("lockprom", "locker", name, l)
-	return c.remover(func() {
-		c.wheels.Remove(l.Wheel())
-		if c.lockers.Remove(l); !c.lockers.Has(name) {
-			c.waits.DeletePartialMatch(prometheus.Labels{"locker": name})
-			c.holds.DeletePartialMatch(prometheus.Labels{"locker": name})
-		}
+	return c.sources.AddLocker(name, l, func(label string) {
+		c.waits.DeletePartialMatch(prometheus.Labels{"locker": label})
+		c.holds.DeletePartialMatch(prometheus.Labels{"locker": label})
 	})
 }
 
 // AddWatchdog exports the statistics of a watchdog that is not a locker's. Its wheel is
 // added by [Collector.AddWheel].
 func (c *Collector) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mustBeFree(name)
-	c.watchdogs.Add("lockprom", "watchdog", name, w)
-	return c.remover(func() { c.watchdogs.Remove(w) })
+	return c.sources.AddWatchdog(name, w)
 }
 
 // AddWheel exports the statistics of a wheel. One that is exported already keeps its name.
 func (c *Collector) AddWheel(name string, w *wheel.Wheel) (remove func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wheels.Add("lockprom", "wheel", name, w)
-	return c.remover(func() { c.wheels.Remove(w) })
+	return c.sources.AddWheel(name, w)
 }
-
-// mustBeFree panics if a locker or a watchdog has the name: both have leases. The caller
-// holds mu.
-func (c *Collector) mustBeFree(name string) {
-	if c.lockers.Has(name) || c.watchdogs.Has(name) {
-		panic("lockprom: a locker or watchdog called " + name + " was added before")
-	}
-}
-
-// remover returns a function that calls f once, with mu held.
-func (c *Collector) remover(f func()) func() {
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		f()
-	})
-}
-
-// word returns a text as the value of a label.
-func word(s string) string { return strings.ReplaceAll(s, " ", "_") }

@@ -59,6 +59,20 @@ func TestRemovedLocker(t *testing.T) {
 	}
 }
 
+// A name that is not UTF-8, as one from the host may be, costs no metrics: neither its own nor those
+// of the rest of the process.
+func TestNameThatIsNotUTF8(t *testing.T) {
+	c := New(Config{})
+	l := locktest.New(t, exportertest.Patient(c.Observer("caf\xe9")))
+	remove := c.AddLocker("caf\xe9", l)
+	require.NoError(t, l.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
+	for metric, label := range map[string]string{"leasewheel_lock_wait_seconds": "locker", "leasewheel_lock_waiters": "locker", "leasewheel_wheel_tick_seconds": "wheel"} {
+		assert.Equal(t, []string{"caf\ufffd"}, labelValues(t, c, metric, label))
+	}
+	remove()
+	assert.Empty(t, scrape(t, c))
+}
+
 // Names of locks are no labels unless they are mapped, and then there is a bound.
 func TestLockLabel(t *testing.T) {
 	report := func(c *Collector, names ...string) []string {

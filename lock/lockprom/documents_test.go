@@ -18,9 +18,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // everything returns all metrics, with one series at least.
@@ -39,7 +39,7 @@ func everything(t *testing.T) map[string]*dto.MetricFamily {
 		c.Collect(ch)
 		collectLocker(ch, "x", observe.Stats{})
 		collectLeases(ch, "x", renewal.Stats{})
-		collectWheel(ch, "x", 0, wheel.Stats{}, wheel.Lags{})
+		collectWheel(ch, "x", exporter.WheelStats{})
 	}))
 }
 

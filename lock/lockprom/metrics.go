@@ -1,11 +1,8 @@
 package lockprom
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -125,23 +122,17 @@ func describe[S any](ch chan<- *prometheus.Desc, numbers []number[S]) {
 
 // Collect implements [prometheus.Collector]. It sends no request to any store.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	lockers := append(exporter.Sources[*lock.Locker](nil), c.lockers...)
-	watchdogs := append(exporter.Sources[*renewal.Watchdog](nil), c.watchdogs...)
-	wheels := append(exporter.Sources[*wheel.Wheel](nil), c.wheels...)
-	c.mu.Unlock()
 	c.waits.Collect(ch)
 	c.holds.Collect(ch)
-	for _, l := range lockers {
-		s := l.Of.Stats()
-		collectLocker(ch, l.Name, s)
-		collectLeases(ch, l.Name, s.Leases)
+	r := c.sources.Read()
+	for label, s := range r.Lockers {
+		collectLocker(ch, label, s)
 	}
-	for _, w := range watchdogs {
-		collectLeases(ch, w.Name, w.Of.Stats())
+	for label, s := range r.Leases {
+		collectLeases(ch, label, s)
 	}
-	for _, w := range wheels {
-		collectWheel(ch, w.Name, w.Of.Tick(), w.Of.Stats(), w.Of.Lags())
+	for label, s := range r.Wheels {
+		collectWheel(ch, label, s)
 	}
 }
 
@@ -161,7 +152,7 @@ func collectLocker(ch chan<- prometheus.Metric, name string, s observe.Stats) {
 func collectLeases(ch chan<- prometheus.Metric, name string, s renewal.Stats) {
 	collect(ch, leaseNumbers, name, s)
 	for i, n := range s.Lost[1:] {
-		ch <- prometheus.MustNewConstMetric(losses, prometheus.CounterValue, float64(n), name, word(renewal.Cause(i+1).String()))
+		ch <- prometheus.MustNewConstMetric(losses, prometheus.CounterValue, float64(n), name, exporter.Word(renewal.Cause(i+1).String()))
 	}
 	sizes, remains := make(map[float64]uint64), make(map[float64]uint64)
 	cumulate(sizes, s.Sizes[:], func(i int) float64 { return float64(int(1) << i) })
@@ -171,10 +162,10 @@ func collectLeases(ch chan<- prometheus.Metric, name string, s renewal.Stats) {
 	ch <- lagHistogram(renewalLag, name, s.Lags)
 }
 
-func collectWheel(ch chan<- prometheus.Metric, name string, tick time.Duration, s wheel.Stats, lags wheel.Lags) {
-	collect(ch, wheelNumbers, name, s)
-	ch <- prometheus.MustNewConstMetric(wheelTick, prometheus.GaugeValue, tick.Seconds(), name)
-	ch <- lagHistogram(wheelLag, name, lags)
+func collectWheel(ch chan<- prometheus.Metric, name string, s exporter.WheelStats) {
+	collect(ch, wheelNumbers, name, s.Stats)
+	ch <- prometheus.MustNewConstMetric(wheelTick, prometheus.GaugeValue, s.Tick.Seconds(), name)
+	ch <- lagHistogram(wheelLag, name, s.Lags)
 }
 
 func lagHistogram(desc *prometheus.Desc, name string, lags wheel.Lags) prometheus.Metric {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -140,7 +141,7 @@ func TestEveryNumberIsExported(t *testing.T) {
 		"WorstLag":  none,
 		"Overruns":  one("leasewheel_wheel_overruns_total", `wheel="x"`),
 	}, changes(t, &timeouts, func(ch chan<- prometheus.Metric) {
-		collectWheel(ch, "x", time.Millisecond, timeouts, wheel.Lags{})
+		collectWheel(ch, "x", exporter.WheelStats{Stats: timeouts})
 	}))
 }
 
@@ -160,7 +161,7 @@ func TestBuckets(t *testing.T) {
 	}
 	values := series(scrape(t, collected(func(ch chan<- prometheus.Metric) {
 		collectLeases(ch, "x", leases)
-		collectWheel(ch, "y", 10*time.Millisecond, wheel.Stats{}, leases.Lags)
+		collectWheel(ch, "y", exporter.WheelStats{Tick: 10 * time.Millisecond, Lags: leases.Lags})
 	})))
 	for name, want := range map[string]float64{
 		`leasewheel_renewal_request_leases_bucket{watchdog="x",le="1"}`:     1,

@@ -18,10 +18,6 @@ type observer struct {
 	label     *exporter.Labels
 }
 
-func (c *Collector) observer(h *prometheus.HistogramVec, locker string) observer {
-	return observer{histogram: h, locker: locker, label: c.label}
-}
-
 func (o observer) acquired(_ context.Context, a observe.Acquired) {
 	o.observe(a.Kind, a.Name, a.Outcome, a.Waited)
 }
@@ -31,7 +27,7 @@ func (o observer) ended(_ context.Context, e observe.Ended) {
 }
 
 func (o observer) observe(kind driver.Kind, name string, outcome observe.Outcome, d time.Duration) {
-	values := []string{o.locker, word(kind.String()), string(outcome)}
+	values := []string{o.locker, exporter.Word(kind.String()), string(outcome)}
 	if o.label != nil {
 		values = append(values, o.label.Of(kind, name))
 	}

@@ -13,4 +13,4 @@ package certstorage
 //
 // Locks for certmagic: storage.go.
 // Tests: storage_test.go.
-// Planted: 256, 257.
+// Planted: 256, 257, 287.

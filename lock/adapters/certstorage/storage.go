@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 
 // New returns a storage with the data of s and locks of l, called "certmagic:" and certmagic's
 // name, held with options o. All servers need the same data and locks. [lock.Options.MaxHold]
-// frees the lock of a server that hangs. A server whose lock was lost obtains its certificate
-// all the same, unless certmagic tries again: it has no context that ends. That costs an order.
+// frees the lock of a server that hangs. A server whose lock was lost goes on with its attempt,
+// for certmagic has no context that ends. That costs an order. Its next attempt needs the lock again.
 // Lock refuses [lock.Options.Fixed] and Heartbeat: certmagic renews only between attempts.
 func New(s certmagic.Storage, l *lock.Locker, o lock.Options) certmagic.Storage {
 	return &storage{data{s}, &locks{locker: l, options: o, held: map[string][]*lock.Lease{}}}
@@ -100,17 +101,26 @@ func (l *locks) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease returns an error if the lock was lost, which ends certmagic's attempts. The
-// lease needs no renewal by hand.
-func (l *locks) RenewLockLease(_ context.Context, name string, _ time.Duration) error {
+// RenewLockLease acquires a lock that was lost again: certmagic goes on with its attempts for a month,
+// without another Lock. It returns an error while another server has it. The lease needs no
+// renewal by hand.
+func (l *locks) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, lease := range l.held[name] {
-		if lease.Err() == nil {
-			return nil
-		}
+	leases := l.held[name]
+	held := slices.ContainsFunc(leases, func(lease *lock.Lease) bool { return lease.Err() == nil })
+	l.mu.Unlock()
+	if held {
+		return nil
 	}
-	return fmt.Errorf("certstorage: %q: %w", name, lock.ErrLost)
+	lost := fmt.Errorf("certstorage: %q: %w", name, lock.ErrLost)
+	if len(leases) == 0 {
+		return lost
+	}
+	if got, err := l.TryLock(ctx, name); !got {
+		return errors.Join(lost, err)
+	}
+	_ = l.Unlock(ctx, name) // of the lost lease
+	return nil
 }
 
 func (l *locks) keep(name string, lease *lock.Lease) {

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"sync"
@@ -30,6 +31,8 @@ import (
 type authority struct {
 	key *ecdsa.PrivateKey
 
+	fail func() error // if not nil: called first
+
 	mu     sync.Mutex
 	issued map[string]int
 }
@@ -43,6 +46,11 @@ func newAuthority(t *testing.T) *authority {
 func (*authority) IssuerKey() string { return "test" }
 
 func (a *authority) Issue(_ context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	if a.fail != nil {
+		if err := a.fail(); err != nil {
+			return nil, err
+		}
+	}
 	name := request.DNSNames[0]
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,6 +64,16 @@ func (a *authority) Issue(_ context.Context, request *x509.CertificateRequest) (
 		return nil, err
 	}
 	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// newConfig returns certmagic, as one server has it.
+func newConfig(t *testing.T, s certmagic.Storage, issuer certmagic.Issuer) (config *certmagic.Config) {
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
+		Logger:           zap.NewNop(),
+	})
+	t.Cleanup(cache.Stop)
+	return certmagic.New(cache, certmagic.Config{Storage: s, Issuers: []certmagic.Issuer{issuer}, Logger: zap.NewNop()})
 }
 
 // Two servers that share certificates, and locks on a real redis-server, obtain each
@@ -74,17 +92,7 @@ func TestTwoServersObtainOnce(t *testing.T) {
 		locker, err := lock.New(store, lock.Config{TTL: 10 * time.Minute, RequestTimeout: time.Minute}) // no slow machine decides
 		require.NoError(t, err)
 		defer locker.Close()
-		var config *certmagic.Config
-		cache := certmagic.NewCache(certmagic.CacheOptions{
-			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
-			Logger:           zap.NewNop(),
-		})
-		defer cache.Stop()
-		config = certmagic.New(cache, certmagic.Config{
-			Storage: certstorage.New(&certmagic.FileStorage{Path: folder}, locker, lock.Options{}),
-			Issuers: []certmagic.Issuer{issuer},
-			Logger:  zap.NewNop(),
-		})
+		config := newConfig(t, certstorage.New(&certmagic.FileStorage{Path: folder}, locker, lock.Options{}), issuer)
 		for i := range names {
 			for range askers {
 				asking.Go(func() { assert.NoError(t, config.ObtainCertSync(t.Context(), fmt.Sprintf("shop%d.example", i))) })
@@ -99,9 +107,9 @@ func TestTwoServersObtainOnce(t *testing.T) {
 	t.Logf("2 servers, %d requests: %d certificates, once each", 2*names*askers, len(issuer.issued))
 }
 
-// locker is what certmagic knows of a storage.
+// locker is what certmagic knows of a storage with locks.
 type locker interface {
-	certmagic.Locker
+	certmagic.Storage
 	certmagic.TryLocker
 	certmagic.LockLeaseRenewer
 }
@@ -164,7 +172,9 @@ func TestLostLock(t *testing.T) {
 		require.NoError(t, first.Lock(t.Context(), "name"))
 		memory.DeleteAll()
 		time.Sleep(time.Minute)
+		require.NoError(t, other.Lock(t.Context(), "name"))
 		require.ErrorIs(t, first.RenewLockLease(t.Context(), "name", time.Minute), lock.ErrLost)
+		require.NoError(t, other.Unlock(t.Context(), "name"))
 		require.NoError(t, first.Lock(t.Context(), "name"), "another goroutine")
 		require.NoError(t, first.RenewLockLease(t.Context(), "name", time.Minute))
 		require.ErrorIs(t, first.Unlock(t.Context(), "name"), lock.ErrLost)
@@ -173,6 +183,32 @@ func TestLostLock(t *testing.T) {
 		require.False(t, got, "broken promise: the second hold is released by the first")
 		require.NoError(t, first.Unlock(t.Context(), "name"))
 		require.ErrorIs(t, first.RenewLockLease(t.Context(), "name", time.Minute), lock.ErrLost)
+	})
+}
+
+// A server that loses its lock between two attempts of certmagic, which go on for a month, obtains its
+// certificate with the next one, under the lock.
+func TestLossBetweenTwoAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := locktest.StartMemory(t)
+		issuer, attempts := newAuthority(t), 0
+		issuer.fail = func() error {
+			if attempts++; attempts == 1 {
+				time.AfterFunc(time.Second, memory.DeleteAll)
+				return errors.New("try again")
+			}
+			got, err := open(t, memory).TryLock(t.Context(), "issue_cert_shop.example")
+			assert.NoError(t, err)
+			assert.False(t, got, "broken promise: the attempt has no lock")
+			return nil
+		}
+		begun := time.Now()
+		server := newConfig(t, open(t, memory), issuer)
+		require.NoError(t, server.ObtainCertAsync(t.Context(), "shop.example"))
+		require.Less(t, time.Since(begun), time.Hour)
+		got, err := open(t, memory).TryLock(t.Context(), "issue_cert_shop.example")
+		require.NoError(t, err)
+		require.True(t, got, "it is unlocked")
 	})
 }
 

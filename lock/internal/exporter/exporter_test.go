@@ -9,18 +9,18 @@ import (
 )
 
 func TestSourcesAreExportedOnce(t *testing.T) {
-	var s Sources[int]
-	s.Add("x", "wheel", "a", 1)
-	s.Add("x", "wheel", "again", 1)
-	s.Add("x", "wheel", "b", 2)
-	assert.Equal(t, Sources[int]{{"a", 1, 2}, {"b", 2, 1}}, s)
-	assert.PanicsWithValue(t, "x: another wheel called b was added before", func() { s.Add("x", "wheel", "b", 3) })
-	s.Remove(1)
-	assert.True(t, s.Has("a"))
-	assert.False(t, s.Has("again"))
-	s.Remove(1)
-	assert.False(t, s.Has("a"))
-	assert.True(t, s.Has("b"))
+	var s sources[int]
+	s.add("x", "a", 1)
+	s.add("x", "again", 1)
+	s.add("x", "b", 2)
+	assert.Equal(t, sources[int]{{"a", 1, 2}, {"b", 2, 1}}, s)
+	assert.PanicsWithValue(t, "x: another one called b was added before", func() { s.add("x", "b", 3) })
+	s.remove(1)
+	assert.True(t, s.has("a"))
+	assert.False(t, s.has("again"))
+	s.remove(1)
+	assert.False(t, s.has("a"))
+	assert.True(t, s.has("b"))
 }
 
 func TestLabelsAreBounded(t *testing.T) {

@@ -29,7 +29,7 @@ func NewLabels(choose func(kind driver.Kind, name string) string, most int) *Lab
 // Of returns the label of a lock: "" for none, and "other" for a new one if there are too
 // many before it.
 func (l *Labels) Of(kind driver.Kind, name string) string {
-	label := strings.ToValidUTF8(l.choose(kind, name), "\ufffd") // a part of a name may begin or end within a character
+	label := Label(l.choose(kind, name)) // a part of a name may begin or end within a character
 	if label == "" {
 		return ""
 	}
@@ -43,3 +43,10 @@ func (l *Labels) Of(kind driver.Kind, name string) string {
 	}
 	return label
 }
+
+// Label returns a text as the value of a label. One that is not UTF-8 would cost all metrics of the
+// process: a scrape fails as a whole, and so does an export by OTLP.
+func Label(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// Word returns words as the value of a label.
+func Word(s string) string { return strings.ReplaceAll(s, " ", "_") }
