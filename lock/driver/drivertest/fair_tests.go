@@ -84,6 +84,11 @@ func (b *bench) areServed(s driver.Store, owners ...string) {
 			}
 		}
 		b.granted(s, b.waiting(name, owners[i]))
+		if i+1 < len(owners) {
+			if answer := b.refused(s, b.waiting(name, owners[i+1])); answer.Behind || answer.Wait <= 0 {
+				b.Errorf("%s is refused by %+v, though %s has left the queue", owners[i+1], answer, owners[i])
+			}
+		}
 		b.release(s, b.holding(name, owners[i], 0), true)
 	}
 	b.granted(s, b.hold(name, "last:1"))
@@ -155,6 +160,16 @@ func wakesTheNextAlone(b *bench) {
 		b.release(theirs, b.holding(name, "one:1", 0), true)
 		b.wakes(second, "the next release")
 		b.sleeps(first, "a release after the subscription was closed")
+		if inspector, ok := mine.(driver.Inspector); ok {
+			b.granted(theirs, b.waiting(name, "two:1"))
+			b.enqueue(theirs, name, "three:1")
+			third, sub := b.listenAs(theirs, name, "three:1")
+			if _, err := inspector.ForceRelease(b.Context(), b.name(name)); err != nil {
+				b.Errorf("force %q: %v", name, err)
+			}
+			b.wakes(third, "a forced release")
+			sub.Close()
+		}
 		other.Close()
 	}
 }
