@@ -189,6 +189,7 @@ func wakesTheNextOfOneThatGivesUp(b *bench) {
 }
 
 func wakesTheNextOfTheDead(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, 2*ttl, "a", "dead:1", "dead:2")
@@ -238,6 +239,7 @@ func skipsDeadWaitersTogether(b *bench) {
 }
 
 func keepsThePlacesOfTheLiving(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, 2*ttl, "a", "one:1", "two:1", "three:1")
@@ -252,6 +254,7 @@ func keepsThePlacesOfTheLiving(b *bench) {
 // While the server is away no waiter can renew its place. The first one to come back must
 // not treat the others as dead.
 func keepsTheOrderThroughAnOutage(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
@@ -305,6 +308,7 @@ func keepsPlacesForTheirOwners(b *bench) {
 }
 
 func keepsTheOrderOfKeptPlacesThroughAnOutage(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	if _, ok := s.(driver.PlaceKeeper); !ok {
 		return
