@@ -66,10 +66,15 @@ func endsGrantsThatAreNotRenewed(b *bench) {
 	b.granted(holder, b.hold("a", "holder:1"))
 	gone := b.waiting("a", "gone:1")
 	gone.Queue.Provisional = ttl
-	b.queued(theirs, gone)
+	notices := b.queued(theirs, gone)
 	b.release(holder, b.holding("a", "holder:1", 0), true)
 	time.Sleep(b.over(ttl))
 	b.granted(holder, b.hold("a", "next:1"))
+	for len(notices) > 0 {
+		if n := <-notices; n.Owner != "" && n.TTL != ttl {
+			b.Errorf("got %+v for a waiter with a provisional TTL of %v", n, ttl)
+		}
+	}
 }
 
 // queued has an owner wait for a mutex, which another owner holds. It returns the notices.

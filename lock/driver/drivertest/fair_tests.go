@@ -84,6 +84,11 @@ func (b *bench) areServed(s driver.Store, owners ...string) {
 			}
 		}
 		b.granted(s, b.waiting(name, owners[i]))
+		if i+1 < len(owners) {
+			if answer := b.refused(s, b.waiting(name, owners[i+1])); answer.Behind || answer.Wait <= 0 {
+				b.Errorf("%s is refused by %+v, though %s has left the queue", owners[i+1], answer, owners[i])
+			}
+		}
 		b.release(s, b.holding(name, owners[i], 0), true)
 	}
 	b.granted(s, b.hold(name, "last:1"))
@@ -155,6 +160,16 @@ func wakesTheNextAlone(b *bench) {
 		b.release(theirs, b.holding(name, "one:1", 0), true)
 		b.wakes(second, "the next release")
 		b.sleeps(first, "a release after the subscription was closed")
+		if inspector, ok := mine.(driver.Inspector); ok {
+			b.granted(theirs, b.waiting(name, "two:1"))
+			b.enqueue(theirs, name, "three:1")
+			third, sub := b.listenAs(theirs, name, "three:1")
+			if _, err := inspector.ForceRelease(b.Context(), b.name(name)); err != nil {
+				b.Errorf("force %q: %v", name, err)
+			}
+			b.wakes(third, "a forced release")
+			sub.Close()
+		}
 		other.Close()
 	}
 }
@@ -174,6 +189,7 @@ func wakesTheNextOfOneThatGivesUp(b *bench) {
 }
 
 func wakesTheNextOfTheDead(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, 2*ttl, "a", "dead:1", "dead:2")
@@ -223,6 +239,7 @@ func skipsDeadWaitersTogether(b *bench) {
 }
 
 func keepsThePlacesOfTheLiving(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, 2*ttl, "a", "one:1", "two:1", "three:1")
@@ -237,6 +254,7 @@ func keepsThePlacesOfTheLiving(b *bench) {
 // While the server is away no waiter can renew its place. The first one to come back must
 // not treat the others as dead.
 func keepsTheOrderThroughAnOutage(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	b.granted(s, b.hold("a", "holder:1"))
 	b.enqueueFor(s, ttl, "a", "one:1", "two:1", "three:1", "four:1")
@@ -290,6 +308,7 @@ func keepsPlacesForTheirOwners(b *bench) {
 }
 
 func keepsTheOrderOfKeptPlacesThroughAnOutage(b *bench) {
+	ttl := 3 * ttl // in which a busy machine sends all requests for places
 	s := b.store()
 	if _, ok := s.(driver.PlaceKeeper); !ok {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -250,7 +251,8 @@ func forcesALockOpen(b *bench) {
 	time.Sleep(ttl / 2) // it has subscribed, or this is a harder test
 	begin := time.Now()
 	info, err := rescuer.ForceRelease(b.Context(), b.name("a"))
-	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != lease.Owner() || info.Holders[0].Holds != b.reported(2) {
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].Owner != lease.Owner() || info.Holders[0].Holds != b.reported(2) ||
+		info.Token != lease.Token() {
 		b.Fatalf("got %+v, %v, want that the lock was taken from %s", info, err, lease.Owner())
 	}
 	next := b.received(got)
@@ -290,7 +292,7 @@ func forcesEachKindOpen(b *bench) {
 	}{
 		{driver.KindFair, "fair", []take{victim.Fair(b.name("fair")).Lock}, []take{waiting.Fair(b.name("fair")).Lock}},
 		{
-			driver.KindRead, "read", []take{victim.ReadWrite(b.name("read")).Read().Lock, victim.ReadWrite(b.name("read")).Read().Lock},
+			driver.KindRead, "read", slices.Repeat([]take{victim.ReadWrite(b.name("read")).Read().Lock}, 5),
 			[]take{waiting.ReadWrite(b.name("read")).Write().Lock},
 		},
 		{
@@ -324,8 +326,14 @@ func forcesEachKindOpen(b *bench) {
 			b.queueBecomes(rescuer, kind.name, 1)
 		}
 		info := b.inspect(rescuer, kind.name)
-		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) {
+		byName := func(x, y driver.Holder) int { return strings.Compare(x.Owner, y.Owner) }
+		if info.Kind != kind.kind || info.HolderCount != int64(len(held)) || len(info.Holders) != len(held) || !slices.IsSortedFunc(info.Holders, byName) {
 			b.Errorf("of the %v got %+v", kind.kind, info)
+		}
+		for _, h := range info.Holders {
+			if h.Holds != 1 || h.Write != (kind.kind == driver.KindWrite) || h.TTL <= 0 || h.TTL > longTTL {
+				b.Errorf("of a holder of the %v got %+v", kind.kind, h)
+			}
 		}
 		if kind.kind == driver.KindFair && (info.WaiterCount != 1 || len(info.Waiters) != 1 || info.Waiters[0].Client.ID != waiting.ClientID()) {
 			b.Errorf("of the queue got %+v", info.Waiters)

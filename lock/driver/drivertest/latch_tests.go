@@ -32,6 +32,7 @@ func countsDownOnce(b *bench) {
 		b.count(s, "a", "r:1", driver.CountCreate, 3, done(3))
 	}
 	b.count(s, "a", "r:2", driver.CountCreate, 9, unchanged(3))
+	b.count(s, "a", "r:0", driver.CountAdd, driver.MaxCount, unchanged(3))
 	for range 3 {
 		b.count(s, "a", "r:3", driver.CountAdd, -1, done(2))
 	}
@@ -45,6 +46,7 @@ func countsDownOnce(b *bench) {
 	}
 	b.count(s, "a", "r:6", driver.CountAdd, -1, unchanged(0))
 	b.count(s, "a", "r:7", driver.CountCreate, 2, done(2))
+	time.Sleep(ttl)
 	b.count(s, "a", "r:5", driver.CountAdd, -1, done(0)) // a repeated request
 	b.stands(s, "a", 2)
 	for range 2 {

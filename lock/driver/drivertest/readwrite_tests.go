@@ -29,6 +29,7 @@ var readWriteTests = []test{
 	{"ForgetsAFormerReadersTTL", forgetsAFormerReadersTTL},
 	{"ReadsUnderItsOwnWrite", readsUnderItsOwnWrite},
 	{"ReadsAfterItsOwnWrite", readsAfterItsOwnWrite},
+	{"LeavesMutexesAlone", leavesMutexesAlone},
 	{"RenewsEachKindByItself", renewsEachKindByItself},
 	{"RenewsNoDeadReader", renewsNoDeadReader},
 	{"WakesWhereReadersEnd", wakesWhereReadersEnd},
@@ -109,8 +110,14 @@ func sharesAmongReaders(b *bench) {
 	}
 	b.refused(mine, b.writing("a", "me:2", 1))
 	b.release(theirs, b.writing("a", "you:2", 0), true)
-	if next := b.granted(mine, b.reading("a", "me:1", 1)); next.Token <= writer.Token {
-		b.Errorf("a reader's token %d came after the writer's %d", next.Token, writer.Token)
+	last := writer.Token
+	for _, owner := range []string{"me:1", "me:3"} {
+		next := b.granted(mine, b.reading("a", owner, 1))
+		if next.Token <= last {
+			b.Errorf("a reader's token %d came after %d", next.Token, last)
+		}
+		last = next.Token
+		b.release(mine, b.reading("a", owner, 0), true)
 	}
 }
 
@@ -149,6 +156,8 @@ func refusesFurtherReadsOfNone(b *bench) {
 	time.Sleep(b.over(ttl))
 	none("of a lock that only others hold still")
 	b.granted(s, b.reading("a", "me:2", 1))
+	b.refused(s, claiming(b.writing("a", "you:1", 1)))
+	b.refused(s, b.reading("a", "me:1", 1)) // it is a new reader
 }
 
 func releasesTheReaderOnly(b *bench) {
@@ -167,22 +176,37 @@ func releasesTheReaderOnly(b *bench) {
 	b.release(s, b.writing("a", "you:1", 0), true)
 }
 
-// A reader's lease is neither shortened by a later, shorter one nor extended by a longer
+// A reader's lease is neither shortened by another's, shorter one nor extended by a longer
 // one. A writer's refusal has the end of the first: the other may be released before.
 func keepsEachReaderForItsOwnTTL(b *bench) {
 	s := b.store()
-	b.granted(s, lasting(b.reading("a", "long:1", 1), 3*ttl))
-	begin := time.Now()
+	ways := map[string]func(*driver.Hold){
+		"granted": func(h *driver.Hold) { b.granted(s, h) },
+		"renewed": func(h *driver.Hold) { b.renew(s, renewals(h), renewal.Renewed) },
+		"lowered": func(h *driver.Hold) { b.release(s, h, true) },
+	}
+	for way, request := range ways {
+		if way != "renewed" { // a renewal may give less
+			b.granted(s, lasting(b.reading(way+" longer", "me:1", 1), 2*ttl))
+			request(b.reading(way+" longer", "me:1", 1))
+		}
+		b.granted(s, b.reading(way+" shorter", "long:1", 1))
+		b.granted(s, b.reading(way+" shorter", "short:1", 1))
+		request(lasting(b.reading(way+" shorter", "short:1", 1), ttl))
+	}
+	b.granted(s, b.reading("a", "long:1", 1))
 	b.granted(s, lasting(b.reading("a", "short:1", 1), ttl))
 	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the first lease ends in %v, though a reader has it for %v", left, ttl)
 	}
-	time.Sleep(ttl * 3 / 2)
+	time.Sleep(b.over(2 * ttl))
 	b.refused(s, b.writing("a", "you:1", 1))
-	b.release(s, b.reading("a", "short:1", 0), false)
-	b.refused(s, b.writing("a", "you:1", 1))
-	time.Sleep(time.Until(begin.Add(b.over(3 * ttl))))
-	b.granted(s, b.writing("a", "you:1", 1))
+	for way := range ways {
+		b.release(s, b.reading(way+" longer", "me:1", 0), way != "renewed")
+		b.release(s, b.reading(way+" shorter", "short:1", 0), false)
+		b.release(s, b.reading(way+" shorter", "long:1", 0), true)
+		b.granted(s, b.writing(way+" shorter", "you:1", 1))
+	}
 }
 
 func dropsDeadReaders(b *bench) {
@@ -202,7 +226,8 @@ func dropsDeadReaders(b *bench) {
 	b.release(s, b.writing("a", "you:1", 0), true)
 }
 
-// The TTL of a former holder is no longer the lock's.
+// The TTL of a former holder is no longer the lock's, which ends with the last reader: another one
+// then shares no token with it.
 func forgetsAFormerReadersTTL(b *bench) {
 	ttl := 2 * ttl // which a few requests on a busy machine do not take
 	s := b.store()
@@ -212,7 +237,21 @@ func forgetsAFormerReadersTTL(b *bench) {
 	if left := b.refused(s, b.writing("a", "you:1", 1)).Wait; left <= 0 || left > ttl {
 		b.Errorf("the lock lasts %v, though the last reader has it for %v", left, ttl)
 	}
+	former := map[string]int64{
+		"reader": b.granted(s, b.reading("reader", "me:1", 1)).Token,
+		"writer": b.granted(s, b.writing("writer", "me:1", 1)).Token,
+	}
+	for name := range former {
+		b.granted(s, under(lasting(b.reading(name, "dead:1", 1), ttl), "me:1"))
+	}
+	b.release(s, b.reading("reader", "me:1", 0), true)
+	b.release(s, b.writing("writer", "me:1", 0), true)
 	time.Sleep(b.over(ttl))
+	for name, token := range former {
+		if next := b.granted(s, b.reading(name, "next:1", 1)); next.Token <= token {
+			b.Errorf("token %d came after that of a former %s, %d", next.Token, name, token)
+		}
+	}
 	b.granted(s, b.writing("a", "you:1", 1))
 	b.granted(s, under(lasting(b.reading("a", "dead:2", 1), ttl), "you:1"))
 	b.release(s, b.writing("a", "you:1", 0), true)
@@ -258,10 +297,37 @@ func readsAfterItsOwnWrite(b *bench) {
 	if r := b.granted(theirs, b.reading("a", "you:1", 1)); r.Token != w.Token {
 		b.Errorf("beside a former writer's token %d a reader has %d", w.Token, r.Token)
 	}
+	b.granted(mine, under(b.reading("a", "me:4", 1), "me:1")) // sent before it was a former writer
+	b.release(mine, b.reading("a", "me:4", 0), true)
 	b.release(mine, b.reading("a", "me:2", 0), true)
 	b.refused(mine, b.writing("a", "me:3", 1))
 	b.release(theirs, b.reading("a", "you:1", 0), true)
 	b.granted(mine, b.writing("a", "me:3", 1))
+}
+
+// Read-write locks share no names with mutexes.
+func leavesMutexesAlone(b *bench) {
+	s := b.store()
+	mutex := func(owner string, count int64) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindMutex, Name: b.name("a"), Owner: named(owner), Count: count, TTL: hour}
+	}
+	b.granted(s, mutex("me:1", 1))
+	for _, h := range []*driver.Hold{b.reading("a", "you:1", 1), b.writing("a", "you:1", 1)} {
+		if answer := b.refused(s, h); !answer.Foreign && !answer.OtherKind {
+			b.Errorf("the %v of a mutex was refused by %+v", h.Kind, answer)
+		}
+		b.renew(s, renewals(h), renewal.Taken)
+		b.release(s, back(h), false)
+	}
+	b.release(s, mutex("me:1", 0), true)
+	for _, h := range []*driver.Hold{b.reading("a", "you:1", 1), b.writing("a", "you:1", 1)} {
+		b.granted(s, h)
+		b.refused(s, mutex("me:2", 1))
+		b.renew(s, renewals(mutex("me:2", 1)), renewal.Taken)
+		b.release(s, mutex("me:2", 0), false)
+		b.release(s, back(h), true)
+	}
+	b.granted(s, mutex("me:3", 1))
 }
 
 func renewsEachKindByItself(b *bench) {

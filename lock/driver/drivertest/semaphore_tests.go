@@ -93,20 +93,28 @@ func owed(h *driver.Hold) *driver.Hold {
 // count requests a change of a count, with that request id, and checks the result.
 func (b *bench) count(s driver.Store, name, request string, op driver.CountOp, n int64, want driver.Counted) {
 	b.Helper()
+	c := &driver.Count{Name: b.name(name), Op: op, N: n, Request: request, Keep: hour}
+	if got := b.changed(s, c); got != want {
+		b.Fatalf("operation %d by %d on %q: got %+v, want %+v", op, n, name, got, want)
+	}
+}
+
+// changed returns the reply to a request for a count.
+func (b *bench) changed(s driver.Store, c *driver.Count) (got driver.Counted) {
+	b.Helper()
 	counter, ok := s.(driver.Counter)
 	if !ok {
 		b.Fatalf("%T keeps %v but is no driver.Counter", s, b.kind)
 	}
-	var got driver.Counted
+	c.Kind = b.kind
 	err := b.again(func() (err error) {
-		got, err = counter.Count(b.Context(), &driver.Count{
-			Kind: b.kind, Name: b.name(name), Op: op, N: n, Request: request, Keep: time.Hour,
-		})
+		got, err = counter.Count(b.Context(), c)
 		return err
 	})
-	if err != nil || got != want {
-		b.Fatalf("operation %d by %d on %q: got %+v, %v, want %+v", op, n, name, got, err, want)
+	if err != nil {
+		b.Fatalf("operation %d by %d on %q: %v", c.Op, c.N, c.Name, err)
 	}
+	return got
 }
 
 // done and unchanged are replies to a change.
@@ -170,27 +178,35 @@ func givesBackOnce(b *bench) {
 	b.stands(s, "a", 7)
 }
 
-// What a request did, or is not to do any more, is known for twice its TTL.
+// What a request did, or is not to do any more, is known for twice its TTL, or for a count's Keep; of
+// one that is to be forgotten, no longer.
 func remembersForTwiceTheTTL(b *bench) {
 	s := b.store()
 	for try := 0; ; try++ { // until the machine is fast enough
 		name := fmt.Sprintf("a%d", try)
 		b.count(s, name, "set:1", driver.CountCreate, 5, done(5))
 		taken, refused, given := lasting(b.permits(name, "me:1", 1), ttl), lasting(b.permits(name, "me:2", 1), ttl), lasting(b.permits(name, "me:3", 2), ttl)
+		forgotten, add := b.permits(name, "me:4", 1), &driver.Count{Name: b.name(name), Op: driver.CountAdd, N: 3, Request: "add:" + name, Keep: 2 * ttl}
+		b.granted(s, forgotten)
 		begin := time.Now()
 		b.granted(s, taken)
 		b.release(s, back(refused), false)
 		b.release(s, owed(given), true)
+		added := b.changed(s, add)
+		b.changed(s, &driver.Count{Name: b.name(name), Op: driver.CountForget, Forget: []string{forgotten.Owner}, Keep: ttl})
 		time.Sleep(b.over(ttl))
 		again, late := b.acquire(s, taken), b.acquire(s, refused)
 		b.release(s, owed(given), true)
+		once := b.changed(s, add) == added
 		if time.Since(begin) >= 2*ttl {
 			continue
 		}
-		if again.Verdict != driver.Granted || late.Verdict != driver.Refused {
-			b.Errorf("got %+v for what was taken, and %+v for what was released before", again, late)
+		if again.Verdict != driver.Granted || late.Verdict != driver.Refused || !once {
+			b.Errorf("got %+v for what was taken, and %+v for what was released before; added once: %v", again, late, once)
 		}
-		b.stands(s, name, 6)
+		b.stands(s, name, 8)
+		b.granted(s, forgotten)
+		b.stands(s, name, 7)
 		return
 	}
 }
@@ -353,6 +369,8 @@ func staysInRange(b *bench) {
 	b.acquires(s, driver.MaxCount)
 	time.Sleep(100 * time.Millisecond) // a refused request is not tried again
 	available(b, s, 0)
+	b.gives(s, driver.MaxCount)
+	b.acquires(s, driver.MaxCount)
 	if err := s.AddPermits(b.Context(), -driver.MaxCount); err != nil {
 		b.Error(err)
 	}
@@ -379,10 +397,21 @@ func leavesOtherLocksAlone(b *bench) {
 			b.Errorf("%s of a mutex: %v", name, err)
 		}
 	}
+	if b.suite.keeps(driver.KindPermit) {
+		if _, err := l.Permits(b.name("a")).One().TryLock(b.Context()); !errors.Is(err, lock.ErrForeign) {
+			b.Errorf("a permit of a mutex: %v", err)
+		}
+	}
 	b.unlock(lease)
 	b.semaphore(l, "a", 3)
-	if _, err := l.Mutex(b.name("a")).TryLock(b.Context()); !errors.Is(err, lock.ErrForeign) {
-		b.Errorf("locking a semaphore: %v", err)
+	locks := []*lock.Mutex{l.Mutex(b.name("a"))}
+	if rw := l.ReadWrite(b.name("a")); b.suite.keeps(driver.KindRead) {
+		locks = append(locks, rw.Read(), rw.Write())
+	}
+	for i, m := range locks {
+		if _, err := m.TryLock(b.Context()); !errors.Is(err, lock.ErrForeign) {
+			b.Errorf("locking a semaphore, kind %d: %v", i, err)
+		}
 	}
 	available(b, s, 3)
 }
@@ -692,7 +721,7 @@ func grantsAPermitOnce(b *bench) {
 	b.refused(s, b.permit("a", 1))
 	b.count(s, "a", "set:1", driver.CountCreate, 2, done(2))
 	first := b.granted(s, b.briefPermit("a", 1))
-	if again := b.granted(s, b.permit("a", 1)); !first.More || !again.More || again.Token < first.Token {
+	if again := b.granted(s, b.permit("a", 1)); !first.More || !again.More || again.Token <= first.Token {
 		b.Errorf("got %+v, and then %+v", first, again)
 	}
 	b.stands(s, "a", 1)
