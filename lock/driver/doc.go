@@ -35,9 +35,9 @@
 //	KindSemaphore        KindPermit            the count grows                    all waiters of both
 //	KindLatch            none                  the count is zero or deleted       all waiters
 //
-// A lock of another kind that does not share the name refuses, with [Answer.OtherKind] or
-// [Answer.Foreign]. Readers that hold a lock together share a token, which a writer keeps that
-// goes on reading; any other grant has a token of its own.
+// A lock of another kind that does not share the name refuses, and its release notifies no waiter:
+// one polls that was refused with [Answer.OtherKind] or [Answer.Foreign]. Readers that hold a lock
+// together share a token, which a writer keeps that goes on reading; any other grant has one of its own.
 //
 // A request of the same owner that is sent again has no second effect. An acquisition is granted
 // again with its token, or with KindPermit a larger one, and a fresh TTL. With KindSemaphore it

@@ -190,12 +190,12 @@ func countsFurtherHolds(b *bench) {
 	b.granted(s, b.hold("a", "you:1"))
 
 	// What is left has the TTL of the request that lowered it. A writer's lock is never shortened.
-	for name, ttls := range map[string][2]time.Duration{"longer": {2 * ttl, hour}, "shorter": {hour, ttl}} {
+	for name, ttls := range map[string][2]time.Duration{"longer": {3 * ttl, hour}, "shorter": {hour, ttl}} {
 		b.granted(s, lasting(b.hold(name, "me:1"), ttls[0]))
 		b.granted(s, lasting(b.holding(name, "me:1", 2), ttls[0]))
 		b.release(s, lasting(b.holding(name, "me:1", 1), ttls[1]), true)
 	}
-	time.Sleep(b.over(2 * ttl))
+	time.Sleep(b.over(3 * ttl))
 	b.refused(s, b.hold("longer", "you:1"))
 	if b.kind != driver.KindWrite {
 		b.granted(s, b.hold("shorter", "you:1"))
