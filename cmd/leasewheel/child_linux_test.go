@@ -179,21 +179,22 @@ func TestRunPassesOpenFilesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			script := "true"
+			var script strings.Builder
+			script.WriteString("true")
 			files := make([]*os.File, 7) // 3 to 9
 			for _, number := range test.numbers {
 				file, err := os.Create(filepath.Join(t.TempDir(), number))
 				require.NoError(t, err)
 				defer file.Close()
 				files[number[0]-'3'] = file
-				script += " && echo " + number + " >&" + number
+				script.WriteString(" && echo " + number + " >&" + number)
 			}
 			for number := range 7 {
 				if files[number] == nil {
-					script += fmt.Sprintf(" && [ ! -e /proc/$$/fd/%d ]", 3+number)
+					script.WriteString(fmt.Sprintf(" && [ ! -e /proc/$$/fd/%d ]", 3+number))
 				}
 			}
-			p := commandtest.StartWith(t, test.env, func(cmd *exec.Cmd) { cmd.ExtraFiles = files }, runLock("job", sh(script), test.flags...)...)
+			p := commandtest.StartWith(t, test.env, func(cmd *exec.Cmd) { cmd.ExtraFiles = files }, runLock("job", sh(script.String()), test.flags...)...)
 			assert.Equal(t, 0, p.Wait(), p.Stderr)
 			for _, number := range test.numbers {
 				text, err := os.ReadFile(files[number[0]-'3'].Name())
