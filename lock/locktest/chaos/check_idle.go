@@ -25,7 +25,7 @@ func (r *judge) checkIdle(h *history) {
 		held := holds(named[n.Name])
 		for _, u := range named[n.Name] {
 			r.tally.check(wantedGranted, 1)
-			until := min(u.back, end)
+			until := min(u.back, u.released, end) // a function's grant may not have been observed
 			if u.isDead {
 				until = min(until, u.died)
 			}

@@ -266,6 +266,13 @@ func TestIdleLocksAreFound(t *testing.T) {
 	require.Zero(t, s.tally.total(), "it was granted to a function, which ran")
 
 	s = waited(5000)
+	unobserved = hold(mutexKind, 20, 0, 4000, 2)
+	unobserved.granted, unobserved.ran, unobserved.back = false, true, forever
+	s.uses[1] = unobserved
+	s.checkIdle(&s.history)
+	require.Zero(t, s.tally.total(), "the function has returned, and wants it no longer")
+
+	s = waited(5000)
 	s.checkIdle(&s.history)
 	require.Zero(t, s.tally.total(), "it waited for a poll")
 }
