@@ -154,19 +154,24 @@ func TestRunCtrlC(t *testing.T) {
 func TestRunCtrlZ(t *testing.T) {
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	for name, script := range map[string]string{
-		"without the terminal": "echo ready; while ! [ -e \"$0\" ]; do sleep 0.02; done; echo resumed; read line; echo got $line",
+		"without the terminal": "echo ready; read go <\"$0\"; echo resumed; read line; echo got $line", // forks nothing, as untilTerm
 		"with the terminal":    "read line; echo ready; read line; echo got $line",
 	} {
 		t.Run(name, func(t *testing.T) {
-			flag := t.TempDir() + "/flag"
-			c := openConsole(t, env, runLock("job", []string{"--", "sh", "-c", script, flag}, "--ttl", "1m")...)
+			pipe := t.TempDir() + "/pipe"
+			require.NoError(t, unix.Mkfifo(pipe, 0o600))
+			c := openConsole(t, env, runLock("job", []string{"--", "sh", "-c", script, pipe}, "--ttl", "1m")...)
 			if strings.HasPrefix(script, "read") {
 				c.press("begin\n")
 			}
 			c.await("ready")
 			c.signal(ctrlZ)
 			c.await("stopped")
-			require.NoError(t, os.WriteFile(flag, nil, 0o600))
+			gate, err := os.OpenFile(pipe, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer gate.Close()
+			_, err = gate.WriteString("go\n")
+			require.NoError(t, err)
 			held, err := server.Client(t).Exists(commandtest.Bounded(t), "job").Result()
 			require.NoError(t, err)
 			assert.EqualValues(t, 1, held, "a stopped job keeps its lock, for a TTL")

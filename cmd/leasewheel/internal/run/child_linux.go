@@ -85,7 +85,6 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		return first, fmt.Errorf("its guard's socket: %w", err)
 	}
 	ours := os.NewFile(uintptr(ends[0]), "guard")
-	defer unix.Close(ends[1])
 	files := []uintptr{0, 1, 2}
 	for next := 3; passedOn(next) != none || passedOn(next+1) != none; next++ { // to COMMAND, at their numbers
 		files = append(files, passedOn(next))
@@ -100,6 +99,7 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		Files: files,
 		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
+	unix.Close(ends[1]) // before the first report is read: a guard that has ended ends that
 	if err != nil {
 		return first, errors.Join(fmt.Errorf("its guard: %w", err), ours.Close())
 	}
