@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,10 @@ func eachFlag(cmd *cobra.Command, f func(*cobra.Command, *pflag.Flag)) {
 type decimal struct{ pflag.Value }
 
 func (d decimal) Set(text string) error {
-	number, _ := new(big.Int).SetString(text, 10) // nil of another text, and then "<nil>"
+	number, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		return &strconv.NumError{Func: "Set", Num: text, Err: strconv.ErrSyntax}
+	}
 	return d.Value.Set(number.String())
 }
 
