@@ -291,13 +291,6 @@ func (in *Inbox) Close() {
 	in.mu.Unlock()
 }
 
-// Closed reports whether the inbox is closed.
-func (in *Inbox) Closed() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.closed
-}
-
 // Counts returns how many timeouts were scheduled, moves not counted, and how
 // many of them were cancelled.
 func (in *Inbox) Counts() (scheduled, cancelled uint64) {
