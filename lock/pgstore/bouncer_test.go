@@ -73,7 +73,7 @@ func TestPgBouncerIsMisused(t *testing.T) {
 
 	store := open(t, b, pgstore.Config{Schema: "misused"}, mode(pgx.QueryExecModeExec))
 	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
-	require.ErrorContains(t, err, "Config.Listen")
+	require.ErrorContains(t, err, "do not pass the proxy before the server, such as PgBouncer in transaction mode: set Config.Listen")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	examine(t, store, "listen")
 }
