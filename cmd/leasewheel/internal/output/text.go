@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,12 +63,12 @@ func Visible(text string) string {
 // etcd://[user:password@]host, are none.
 var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s,…].*@|(password=)[^&\s]+`)
 
-// OneLine returns the visible text of err in one line: joined errors have several. An argument that
-// it quotes may be the URL of a server, in a place where none is accepted.
+// OneLine returns the visible text of err in one line: joined errors have several, and may repeat
+// one. An argument that it quotes may be the URL of a server, in a place where none is accepted.
 func OneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}

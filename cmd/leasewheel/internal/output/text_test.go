@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Errors that were joined are one line.
+// Errors that were joined are one line, and each is in it once.
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\n\n: %w", os.ErrClosed)
+	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\nfirst\n\n: %w", os.ErrClosed)
 	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
 }
 
