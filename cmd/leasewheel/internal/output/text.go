@@ -14,10 +14,12 @@ import (
 )
 
 // Quoted returns text, in quotes if it contains a character that a terminal would not
-// show as it is: other clients chose it. Text that begins with a quote is quoted as well.
+// show as it is: other clients chose it. Text that begins with a quote, or whose blanks would be
+// read as those between two cells, is quoted as well.
 func Quoted(text string) string {
 	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
-	if text == "" || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+	blanks := strings.Contains(text, "  ") || strings.Trim(text, " ") != text
+	if text == "" || blanks || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
 		return strconv.Quote(text)
 	}
 	return text
