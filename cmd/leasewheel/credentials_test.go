@@ -144,6 +144,24 @@ func TestPasswordCommandEndsWithLeasewheel(t *testing.T) {
 	})
 }
 
+// A server that hides AUTH repeats its arguments. No line has them.
+func TestServerThatHidesAUTH(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{TCP: true, Directives: []string{`rename-command AUTH ""`, `rename-command HELLO ""`}})
+	_, address := server.Addr()
+	login := "alice:" + commandtest.Secret + "@" + address
+	for _, url := range []string{"redis://" + login, "redis-cluster://" + login, "redis-sentinel://" + login + "?master_name=m"} {
+		for _, args := range [][]string{
+			{"run", "-n", "--store", url, "a", "--", "true"}, {"ls", "--store", url}, {"doctor", "--store", url}, {"queue", "stats", "--store", url, "q"},
+			{"bench", "lock", "--store", url},
+		} {
+			p := commandtest.Call(t, nil, args...)
+			assert.Equal(t, exit.Unavailable, p.Wait(), args)
+			p.RequireOneLine("the server is too old, or hides a command")
+		}
+	}
+}
+
 // The sentinels' password is apart from the server's. Each is refused by the other.
 func TestSentinelPasswords(t *testing.T) {
 	t.Parallel()

@@ -193,7 +193,7 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 	t.Parallel()
 	server, env := commandtest.OnServer(t, redistest.Config{})
 	garbage, script := filepath.Join(t.TempDir(), "garbage"), filepath.Join(t.TempDir(), "script")
-	commandtest.WriteExecutable(t, garbage, "\x7fno")
+	commandtest.WriteExecutable(t, garbage, "\x7fELF\x00")
 	commandtest.WriteExecutable(t, script, "#!/no/such/interpreter\n")
 	for _, test := range []struct {
 		args []string
@@ -211,6 +211,18 @@ func TestRunGivesTheLockBackIfTheCommandDoesNotStart(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, held, "%v", test.args)
 	}
+}
+
+// A script without "#!" is run by the shell, as under sh, env(1) and flock(1).
+func TestRunOfAScriptWithoutInterpreter(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	script := filepath.Join(t.TempDir(), "script")
+	commandtest.WriteExecutable(t, script, "echo \"$0 $*\" $LEASEWHEEL_LOCK_NAME; exit 7\n")
+	p := commandtest.Start(t, env, "run", "job", "--", script, "-a", "b c")
+	assert.Equal(t, 7, p.Wait())
+	assert.Equal(t, script+" -a b c job\n", p.Stdout.String())
+	assert.Empty(t, p.Stderr.String())
 }
 
 // holder starts a process that holds the lock until the end of its standard input.

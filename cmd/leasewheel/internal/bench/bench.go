@@ -40,7 +40,7 @@ type report interface {
 
 // runBench measures, reports, and returns the exit code.
 func runBench[R report](cmd *cobra.Command, json bool, measure func(ctx context.Context) (R, error)) error {
-	ctx, stop := interrupt.Context(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := interrupt.Context(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	defer stop()
 	report, err := measure(ctx)
 	if sig, ok := errors.AsType[interrupt.Error](context.Cause(ctx)); ok {

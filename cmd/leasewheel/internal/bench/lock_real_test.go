@@ -5,6 +5,7 @@ package bench
 import (
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,22 +111,25 @@ func TestBenchLockTable(t *testing.T) {
 // A measurement that is interrupted leaves nothing behind, neither on the server nor
 // here.
 func TestBenchLockInterrupted(t *testing.T) {
-	for name, args := range map[string][]string{
-		"pairs":     {"-g", "4", "-w", "0"},
-		"here":      {"-g", "0", "-w", "4", "--processes", "1"},
-		"processes": {"-g", "0", "-w", "4", "--processes", "2", "--fair"},
+	for name, test := range map[string]struct {
+		by   syscall.Signal
+		args []string
+	}{
+		"pairs":     {unix.SIGTERM, []string{"-g", "4", "-w", "0"}},
+		"here":      {unix.SIGQUIT, []string{"-g", "0", "-w", "4", "--processes", "1"}},
+		"processes": {unix.SIGHUP, []string{"-g", "0", "-w", "4", "--processes", "2", "--fair"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, env := commandtest.OnServer(t, redistest.Config{})
-			p := commandtest.Start(t, env, append([]string{"bench", "lock", "--hold", "1ms", "--duration", "1h"}, args...)...)
+			p := commandtest.Start(t, env, append([]string{"bench", "lock", "--hold", "1ms", "--duration", "1h"}, test.args...)...)
 			client, ctx := server.Client(t), commandtest.Bounded(t)
 			commandtest.Eventually(t, "it measures", func() bool {
 				keys, err := client.Keys(ctx, "redisson_lock_token:{leasewheel-bench:*").Result()
 				require.NoError(t, err)
 				return len(keys) > 0
 			})
-			p.Signal(unix.SIGTERM)
-			require.Equal(t, exit.Signal+int(unix.SIGTERM), p.Wait())
+			p.Signal(test.by)
+			require.Equal(t, exit.Signal+int(test.by), p.Wait())
 			assert.Empty(t, p.Stdout.String())
 			assert.Empty(t, p.Stderr.String())
 			requireEmpty(t, server)

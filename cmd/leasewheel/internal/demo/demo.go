@@ -118,7 +118,7 @@ func (f *flags) validate() error {
 func (f *flags) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeLimit, fmt.Errorf("the demo did not end within %v", timeLimit))
 	defer cancel()
-	ctx, stop := interrupt.Context(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := interrupt.Context(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	defer stop()
 
 	report, err := f.show(ctx)

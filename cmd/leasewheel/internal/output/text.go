@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +14,12 @@ import (
 )
 
 // Quoted returns text, in quotes if it contains a character that a terminal would not
-// show as it is: other clients chose it. Text that begins with a quote is quoted as well.
+// show as it is: other clients chose it. Text that begins with a quote, or whose blanks would be
+// read as those between two cells, is quoted as well.
 func Quoted(text string) string {
 	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
-	if text == "" || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+	blanks := strings.Contains(text, "  ") || strings.Trim(text, " ") != text
+	if text == "" || blanks || text[0] == '"' || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
 		return strconv.Quote(text)
 	}
 	return text
@@ -62,12 +65,12 @@ func Visible(text string) string {
 // etcd://[user:password@]host, are none.
 var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s,…].*@|(password=)[^&\s]+`)
 
-// OneLine returns the visible text of err in one line: joined errors have several. An argument that
-// it quotes may be the URL of a server, in a place where none is accepted.
+// OneLine returns the visible text of err in one line: joined errors have several, and may repeat
+// one. An argument that it quotes may be the URL of a server, in a place where none is accepted.
 func OneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}

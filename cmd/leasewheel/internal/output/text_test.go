@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Errors that were joined are one line.
+// Errors that were joined are one line, and each is in it once.
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\n\n: %w", os.ErrClosed)
+	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\nfirst\n\n: %w", os.ErrClosed)
 	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
 }
 
@@ -51,4 +51,15 @@ func TestFilled(t *testing.T) {
 	const text = "one two\nthree four\n\nfive\n  6   a list, that is long\nseven\n"
 	assert.Equal(t, "one two\nthree\nfour\n\nfive\n  6   a list, that is long\nseven", Filled(text, 8))
 	assert.Equal(t, "one two three four\n\nfive\n  6   a list, that is long\nseven", Filled(text, 80))
+}
+
+// A text that a terminal might act upon, or that would be read as several cells, is in quotes.
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"orders:42": "orders:42", "a b": "a b", "日本": "日本", "": `""`, " ": `" "`, " a": `" a"`, "a ": `"a "`, "a  b": `"a  b"`,
+		`"a"`: `"\"a\""`, `a"`: `a"`, "a\x1b[31m": `"a\x1b[31m"`, "\xff": `"\xff"`, "\u202eabc": `"\u202eabc"`,
+	} {
+		assert.Equal(t, want, Quoted(text))
+	}
 }

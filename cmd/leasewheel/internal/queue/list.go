@@ -202,7 +202,7 @@ func (t *messageTable) write(info *delayqueue.Info) error {
 		}
 		t.table = nil
 	}
-	id, attempts := quotedCell(shortened(info.ID)), strconv.Itoa(info.Attempt)
+	id, attempts := output.Quoted(shortened(info.ID)), strconv.Itoa(info.Attempt)
 	heading := []string{"ID", "STATE", "TIME", "ATTEMPTS", "PAYLOAD"}
 	row := []string{id, info.State.String(), timeCell(info), attempts, payloadCell(info)}
 	if t.dead {
@@ -243,7 +243,7 @@ func errorCell(text string) string {
 	case text == "":
 		return "-"
 	case len(text) > maxCell:
-		return quotedCell(whole(text[:maxCell])) + "…"
+		return output.Quoted(whole(text[:maxCell])) + "…"
 	}
-	return quotedCell(text)
+	return output.Quoted(text)
 }

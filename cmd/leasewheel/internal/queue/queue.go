@@ -3,8 +3,6 @@ package queue
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -108,19 +106,11 @@ func payloadCell(info *delayqueue.Info) string {
 		return "-"
 	}
 	text, _ := payloadText(info)
-	cell := quotedCell(text)
+	cell := output.Quoted(text)
 	if more := info.Size - len(text); more > 0 {
 		cell += "… +" + output.Grouped(int64(more))
 	}
 	return cell
-}
-
-// quotedCell is quoted, and quotes text that would be read as several cells.
-func quotedCell(text string) string {
-	if strings.Contains(text, "  ") || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
-		return strconv.Quote(text)
-	}
-	return output.Quoted(text)
 }
 
 // secondOf returns an instant for a table, "-" if it is unknown.

@@ -20,7 +20,7 @@ type child struct {
 
 	// events receives each stop, then the exit, and is closed then. The command is not
 	// waited for beyond a stop that has not been received.
-	events chan childEvent
+	events chan unix.WaitStatus
 
 	// kill sends a signal, and strays finds the descendants that may have left the group.
 	// They are the system's, but for tests in virtual time.
@@ -29,13 +29,10 @@ type child struct {
 }
 
 func newChild(pid int) *child {
-	c := &child{pid: pid, events: make(chan childEvent, 1), kill: unix.Kill}
+	c := &child{pid: pid, events: make(chan unix.WaitStatus, 1), kill: unix.Kill}
 	c.strays = c.findStrays
 	return c
 }
-
-// childEvent is a change of the command's state: it was stopped, or it is gone.
-type childEvent struct{ status unix.WaitStatus }
 
 // childSpec specifies the command to start. It shares this process's standard streams.
 type childSpec struct {
@@ -65,7 +62,7 @@ func startChild(spec childSpec) (*child, error) {
 
 // report sends a change of the command's state to events.
 func (c *child) report(status unix.WaitStatus) {
-	c.events <- childEvent{status}
+	c.events <- status
 	if !status.Stopped() {
 		close(c.events)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -104,7 +105,8 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 		return first, errors.Join(fmt.Errorf("its guard: %w", err), ours.Close())
 	}
 	g.out, g.in = json.NewEncoder(ours), json.NewDecoder(ours)
-	order := guardOrder{Path: []byte(spec.path), Argv: rawBytes(spec.argv), Env: rawBytes(spec.env), Action: spec.policy.action, Grace: spec.policy.grace}
+	order := guardOrder{Path: []byte(spec.path), Action: spec.policy.action, Grace: spec.policy.grace}
+	order.Argv, order.Env = []byte(strings.Join(spec.argv, "\x00")), []byte(strings.Join(spec.env, "\x00"))
 	if err = g.out.Encode(order); err == nil {
 		err = g.in.Decode(&first)
 	}

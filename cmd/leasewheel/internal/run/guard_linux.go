@@ -25,12 +25,12 @@ import (
 const guardCommand = "run-guard"
 
 // guardOrder is a message to the guard: first the command to start, later that the
-// command is being ended, and how. Paths, arguments and variables are bytes: as strings,
-// those that are not UTF-8 would change in JSON.
+// command is being ended, and how. The path, and the arguments and variables with a NUL between them,
+// are bytes: as strings, those that are not UTF-8 would change in JSON.
 type guardOrder struct {
-	Path   []byte   `json:",omitempty"`
-	Argv   [][]byte `json:",omitempty"`
-	Env    [][]byte `json:",omitempty"`
+	Path   []byte `json:",omitempty"`
+	Argv   []byte `json:",omitempty"`
+	Env    []byte `json:",omitempty"`
 	Action lossAction
 	Grace  time.Duration
 }
@@ -41,21 +41,6 @@ type guardReport struct {
 	PID    int
 	Errno  syscall.Errno
 	Status unix.WaitStatus
-}
-
-// rawBytes returns texts as bytes, and texts the reverse.
-func rawBytes(texts []string) (all [][]byte) {
-	for _, text := range texts {
-		all = append(all, []byte(text))
-	}
-	return all
-}
-
-func texts(raw [][]byte) (all []string) {
-	for _, text := range raw {
-		all = append(all, string(text))
-	}
-	return all
 }
 
 // GuardCommands makes the hidden command of the guard, which ends the program if leasewheel is
@@ -101,8 +86,8 @@ func (g *guarding) run() {
 	// The kernel sends the command its signal when this thread ends, not the process.
 	runtime.LockOSThread()
 	adoptOrphans()
-	pid, err := syscall.ForkExec(string(g.order.Path), texts(g.order.Argv), &syscall.ProcAttr{
-		Env:   texts(g.order.Env),
+	pid, err := syscall.ForkExec(string(g.order.Path), strings.Split(string(g.order.Argv), "\x00"), &syscall.ProcAttr{
+		Env:   strings.Split(string(g.order.Env), "\x00"),
 		Files: []uintptr{0, 1, 2},
 		Sys:   process.OwnGroup(g.order.Action.orphaned()),
 	})

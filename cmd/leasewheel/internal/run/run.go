@@ -5,6 +5,7 @@
 package run
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -33,6 +34,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
+
+// shell is of -c, and of scripts without an interpreter's line.
+const shell = "/bin/sh"
 
 // identityTimeout bounds the requests for the identities of the servers of a quorum.
 const identityTimeout = 250 * time.Millisecond
@@ -265,7 +269,7 @@ func (r *command) parseCommand(args []string) error {
 	case r.shell != "" && len(args) > 0:
 		return errors.New("-c and COMMAND exclude each other")
 	case r.shell != "":
-		r.argv = []string{"/bin/sh", "-c", r.shell}
+		r.argv = []string{shell, "-c", r.shell}
 	case len(args) == 0 || args[0] == "":
 		return errors.New("COMMAND is missing")
 	default:
@@ -318,6 +322,18 @@ func findExecutable(name string) (string, error) {
 	}
 }
 
+// isText reports whether a file may be a script: as shells judge, it has no NUL at its beginning.
+func isText(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var first [512]byte
+	n, _ := file.Read(first[:])
+	return bytes.IndexByte(first[:n], 0) < 0
+}
+
 // inPath reports whether a folder of PATH has a file of this name, which need not be executable.
 func inPath(name string) bool {
 	return slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(folder string) bool {
@@ -365,13 +381,13 @@ func (r *command) openLocker(cmd *cobra.Command) (*lock.Locker, func(), error) {
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, servers.Close()))
 	}
-	if err := store.Supports(r.kinds.kind()); err != nil {
-		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
-	}
 	r.servers = servers
-	locker, err := lock.New(store, lock.Config{
-		TTL: time.Duration(r.ttl), RequestTimeout: connect.RequestTimeout, RetryFor: connect.RequestTimeout, Label: r.label, Logger: logger,
-	})
+	var locker *lock.Locker
+	if err = store.Supports(r.kinds.kind()); err == nil {
+		locker, err = lock.New(store, lock.Config{
+			TTL: time.Duration(r.ttl), RequestTimeout: connect.RequestTimeout, RetryFor: connect.RequestTimeout, Label: r.label, Logger: logger,
+		})
+	}
 	if err != nil {
 		return nil, nil, exit.UsageError(cmd, errors.Join(err, closeStore(), servers.Close()))
 	}
@@ -533,13 +549,12 @@ func (r *command) runUnder(lease *lock.Lease, signals <-chan os.Signal, policy l
 		r.release(lease, lease.Discard)
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	}
-	command, err := startChild(childSpec{
-		path:     r.path,
-		argv:     r.argv,
-		env:      r.environment(lease),
-		policy:   policy,
-		presence: presence,
-	})
+	spec := childSpec{path: r.path, argv: r.argv, env: r.environment(lease), policy: policy, presence: presence}
+	command, err := startChild(spec)
+	if errors.Is(err, unix.ENOEXEC) && isText(r.path) { // a script without "#!", which execvp(3) runs so
+		spec.path, spec.argv = shell, append([]string{shell, r.path}, r.argv[1:]...)
+		command, err = startChild(spec)
+	}
 	presence.Close() // of nil it does nothing
 	if err != nil {
 		r.release(lease, lease.Discard)

@@ -100,13 +100,13 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 
 	for {
 		select {
-		case event := <-s.child.events:
-			if !event.status.Stopped() {
+		case status = <-s.child.events:
+			if !status.Stopped() {
 				s.terminal.reclaim(s.child.pid)
 				s.awaitAll(kill)
-				return event.status, s.ending
+				return status, s.ending
 			}
-			s.stopped(event.status.StopSignal())
+			s.stopped(status.StopSignal())
 
 		case sig := <-s.signals:
 			s.pass(sig.(syscall.Signal))

@@ -179,3 +179,10 @@ func TestSupervise(t *testing.T) {
 		})
 	}
 }
+
+// A guard that ends before its first report is a failed start, and not waited for.
+func TestGuardThatEndsAtOnce(t *testing.T) {
+	command, err := startChild(childSpec{path: "/bin/true", argv: []string{"true"}})
+	assert.Nil(t, command)
+	require.ErrorContains(t, err, "its guard ended")
+}

@@ -27,7 +27,7 @@ var (
 	ErrCredentials   = errors.New("the client has no credentials")
 	ErrNoPermission  = errors.New("the user lacks a permission")
 	ErrWrongType     = errors.New("a key holds another kind of value")
-	ErrTooOld        = errors.New("the server is too old")
+	ErrTooOld        = errors.New("the server is too old, or hides a command")
 	ErrCrossSlot     = errors.New("the lock's keys are not in one slot")
 	ErrDamaged       = errors.New("the lock's fencing counter is damaged")
 
@@ -82,13 +82,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
+	reported, _, _ := strings.Cut(e.Err.Error(), ", with args") // of an unknown command: those of AUTH are a secret
 	switch {
 	case e.Fault != nil:
-		return fmt.Sprintf("redis: %v (%v): %s", e.Fault, e.Err, e.advice)
+		return fmt.Sprintf("redis: %v (%s): %s", e.Fault, reported, e.advice)
 	case e.passing:
-		return fmt.Sprintf("redis: no answer from the server: %v", e.Err)
+		return "redis: no answer from the server: " + reported
 	default:
-		return fmt.Sprintf("redis: %v", e.Err)
+		return "redis: " + reported
 	}
 }
 
@@ -175,10 +176,11 @@ func classOf(text string) class {
 	return class{ofKey: true}
 }
 
-// tooOld reports whether a refusal is for a script's command that the server does not
-// know in this form. The scripts make no syntax errors, so the server is old.
+// tooOld reports whether a refusal is for a command that the server does not know in this
+// form. The scripts make no syntax errors, so the server is old.
 func tooOld(text string) bool {
-	return strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
+	return strings.HasPrefix(text, "ERR unknown command") ||
+		strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
 		strings.Contains(text, "Unknown Redis command called from") ||
 		strings.Contains(text, "Wrong number of args calling Redis command")
 }
