@@ -54,6 +54,7 @@ type member struct {
 	name         string
 	client, peer string // addresses
 	advertised   string // the address of peer that the other members are given
+	joins        bool   // an existing cluster
 	command      *exec.Cmd
 	exited       chan struct{}
 	output       bytes.Buffer
@@ -154,11 +155,15 @@ func (m *member) start(t testing.TB) {
 	for _, other := range m.members {
 		initial = append(initial, other.name+"=http://"+other.advertised)
 	}
+	state := "new"
+	if m.joins {
+		state = "existing"
+	}
 	m.command = exec.Command(server(t),
 		"--name", m.name, "--data-dir", filepath.Join(m.folder, m.name),
 		"--listen-client-urls", "http://"+m.client, "--advertise-client-urls", "http://"+m.client,
 		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.advertised,
-		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", m.folder, "--initial-cluster-state", "new",
+		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", m.folder, "--initial-cluster-state", state,
 		"--heartbeat-interval", "60", "--election-timeout", strconv.FormatInt(m.layout.election.Milliseconds(), 10),
 		"--logger", "zap", "--log-level", "error", "--log-outputs", "stderr",
 	)

@@ -45,7 +45,7 @@ func refused(err error) bool {
 		codes.NotFound, codes.FailedPrecondition:
 		return true
 	}
-	return elsewhere(err) || err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyRequests)
+	return elsewhere(err) || errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyRequests)
 }
 
 // decided reports whether an error of a step shows that its request is not on its way any more.
@@ -53,10 +53,11 @@ func decided(err error) bool {
 	return errors.Is(err, driver.ErrNotDone) || errors.Is(err, rpctypes.ErrNoSpace)
 }
 
-// elsewhere reports whether a member has refused a request because it knows no leader. Another one
-// may know one, and the client sends the next request to that.
+// elsewhere reports whether a member has refused a request as it knows no leader, or as a learner. Another
+// one may accept it, and the client sends the next request to that.
 func elsewhere(err error) bool {
-	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader)
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
 }
 
 // code is that of an error of etcd's client, which wraps those of gRPC.

@@ -15,7 +15,7 @@ const (
 	leaderPause = 5 * time.Millisecond
 )
 
-// somewhere sends a request until a member knows a leader.
+// somewhere sends a request until a member accepts it, see elsewhere.
 func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
 	for {
 		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {

@@ -593,3 +593,33 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 	assert.False(t, response.Succeeded, "the acquisition is applied after its release")
 	acquire(t, s, request("other:2", time.Minute))
 }
+
+// A client whose endpoints have a member that is no voter yet fails no request.
+func TestLearner(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	m := &member{cluster: c, name: "learner", client: freeAddress(t), peer: freeAddress(t), joins: true}
+	m.advertised = m.peer
+	_, err := c.dial(t).MemberAddAsLearner(t.Context(), []string{"http://" + m.peer})
+	require.NoError(t, err)
+	c.members = append(c.members, m)
+	m.start(t)
+	client := m.dial(t)
+	require.Eventually(t, func() bool {
+		_, err := client.Get(t.Context(), "any", clientv3.WithSerializable())
+		return err == nil
+	}, limit, time.Millisecond)
+
+	s := openOn(t, c.dial(t), "learner")
+	mine := request("client:1", 10*time.Minute)
+	items := []renewal.Item{{Key: mine.Name, Owner: mine.Owner, TTL: mine.TTL, Ref: mine.Kind}}
+	for range 10 {
+		acquire(t, s, mine)
+		s.Renew(t.Context(), items)
+		require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
+		free := *mine
+		free.Count = 0
+		_, err := s.Release(t.Context(), &free)
+		require.NoError(t, err)
+	}
+}

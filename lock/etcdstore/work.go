@@ -124,16 +124,10 @@ func (w *work) alive(id clientv3.LeaseID) bool {
 		return true
 	}
 	alive, known := w.life[id]
-	if !known {
-		w.unsure(id)
-	}
-	return alive || !known
-}
-
-func (w *work) unsure(id clientv3.LeaseID) {
-	if !slices.Contains(w.unknown, id) {
+	if !known && !slices.Contains(w.unknown, id) {
 		w.unknown = append(w.unknown, id)
 	}
+	return alive || !known
 }
 
 // refused is called by a change whose result is another one if an owner's lease has ended.

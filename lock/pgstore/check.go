@@ -35,7 +35,7 @@ type facts struct {
 	id                                  string
 	number                              int
 	standby                             bool
-	replicas, synchronous               int
+	replicas, synchronous               int      // a replica whose state the role may not see may be synchronous
 	schema                              int      // its version
 	missing                             []string // rights
 	logged                              bool
@@ -100,7 +100,7 @@ func (s *Store) examine(ctx context.Context) (*facts, error) {
 	var snapshot float64
 	for _, err := range []error{
 		one(`SELECT pg_is_in_recovery(), (extract(epoch FROM pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint::text,
-			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`,
+			(SELECT count(*) FROM pg_stat_replication), (SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum'))`,
 			&f.standby, &f.id, &f.replicas, &f.synchronous),
 		one(`SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, pg_catalog.format('process %s of %s, %s', pid, usename, coalesce(nullif(application_name, ''), 'without a name'))
 			FROM pg_stat_activity WHERE xact_start IS NOT NULL AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
@@ -202,8 +202,10 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 	add(f.settings["full_page_writes"] != "on", driver.SeverityWarning, "full_page_writes", "full_page_writes is off", survives, "set full_page_writes to on")
 	add(commit == "off", driver.SeverityError, "synchronous_commit", "synchronous_commit is off", survives, "set synchronous_commit to on for the role")
 	add(f.schema >= version && !f.logged, driver.SeverityWarning, "unlogged", "the table of locks is unlogged", "a crash frees all locks", "ALTER TABLE … SET LOGGED")
-	add(f.replicas > 0 && (f.synchronous == 0 || commit == "local"), driver.SeverityWarning, "replication",
-		fmt.Sprintf("%d replicas, none of them synchronous", f.replicas),
+	named := f.settings["synchronous_standby_names"] != "" && commit != "local"
+	add(named && f.synchronous == 0 && commit != "off", driver.SeverityError, "replication", "no synchronous replica is connected",
+		"a request is answered: each waits for one", "start one that synchronous_standby_names has, or change that")
+	add(f.replicas > 0 && !named, driver.SeverityWarning, "replication", fmt.Sprintf("%d replicas, none of them synchronous", f.replicas),
 		"a failover may lose the last grants: another owner is then granted a lock that is held, with a larger token",
 		"name synchronous standbys (synchronous_standby_names) and promote only those, or guard what locks protect by pgstore.Guard or tokens")
 	add(f.snapshot > f.oldest, driver.SeverityWarning, "snapshot",

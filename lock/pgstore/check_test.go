@@ -123,3 +123,27 @@ func TestCheckOfRights(t *testing.T) {
 		exec(t, s, pgstore.Grants("rights", "restricted"))
 	}
 }
+
+// A role that may not see how replicas follow, as [pgstore.Grants] makes it, is not warned of synchronous
+// ones.
+func TestCheckOfReplicas(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, "replicas", synchronous)
+	role(t, p.primary, "unprivileged")
+	exec(t, p.primary, pgstore.Grants("replicas", "unprivileged"))
+	for _, name := range []string{"unprivileged", "postgres"} {
+		user := func(c *pgxpool.Config) { c.ConnConfig.User = name }
+		examine(t, open(t, p.primary, pgstore.Config{Schema: "replicas", Poll: true}, user))
+		local := func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "local" }
+		examine(t, open(t, p.primary, pgstore.Config{Schema: "replicas", Poll: true}, user, local), "replication")
+	}
+}
+
+// A server that waits for a replica which is not there confirms no request.
+func TestCheckOfMissingReplicas(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, synchronous)
+	examine(t, open(t, s, pgstore.Config{Poll: true}), "schema", "replication")
+	local := func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "local" }
+	examine(t, open(t, s, pgstore.Config{Poll: true}, local), "schema")
+}

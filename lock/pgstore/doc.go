@@ -73,8 +73,9 @@
 //   - default_pool_size to the connections of a few pools: a request that waits for another one's row
 //     keeps its connection.
 //
-// Transactions must be "read committed", PostgreSQL's default, and client_encoding UTF8; others are
-// refused. So is, with the modes exec and simple_protocol, array_nulls off or bytea_output escape.
+// Transactions must be "read committed", PostgreSQL's default; with the modes exec and simple_protocol
+// also array_nulls on and bytea_output hex. A store that finds others at its first request refuses it. It
+// does not notice a later change. A client_encoding other than UTF8 is refused at each request.
 //
 // # On the server
 //

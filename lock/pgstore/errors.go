@@ -46,7 +46,7 @@ func answerOf(err error, sent bool) error {
 	default:
 		err = fmt.Errorf("pgstore: %w", err)
 	}
-	if a := advice(refusal.Code); a != "" {
+	if a := advice(refusal.Code); a != "" && refusal.Severity != "FATAL" { // PgBouncer ends connections by 08P01 for any cause
 		err = fmt.Errorf("%w: %s", err, a)
 	}
 	if rolledBack(refusal) || !sent {

@@ -38,6 +38,14 @@ func TestMeaningOfRefusals(t *testing.T) {
 	}
 }
 
+// PgBouncer gives all of its own refusals the code of a wrong prepared statement.
+func TestAdviceOnPreparedStatements(t *testing.T) {
+	t.Parallel()
+	const advice = "default_query_exec_mode=exec"
+	require.ErrorContains(t, pgstore.AnswerOf(&pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "08P01"}), advice)
+	require.NotContains(t, pgstore.AnswerOf(&pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "query_wait_timeout"}).Error(), advice)
+}
+
 // A statement that the server does not support at all is not repeated without end.
 func TestUnsupportedIsRepeatedAFewTimes(t *testing.T) {
 	t.Parallel()

@@ -27,11 +27,9 @@ type listener struct {
 	running bool
 	names   map[string]machine.Subscribers    // guarded by mu
 	changes map[string]bool                   // guarded by mu; names whose rows may have to change
-	number  int64                             // guarded by mu; of the connection, 0 without one
-	rows    map[string]map[machine.Topic]bool // guarded by mu; that the server has for the number: true; that it may have: false
+	rows    map[string]map[machine.Topic]bool // guarded by mu; nil before the first connection; that the server has: true; that it may have: false
 	changed chan struct{}                     // guarded by mu; closed when rows change, or a connection fails
 	failed  error                             // guarded by mu; why the last connection failed, nil while there is one
-	session int                               // guarded by mu; how many connections there were
 }
 
 // place is a name's topic.
@@ -205,9 +203,9 @@ func (l *listener) listen() error {
 	var registering sync.WaitGroup
 	defer registering.Wait()
 	defer end(nil)
-	l.begin(number)
-	defer l.begin(0)
-	registering.Go(func() { end(l.register(ctx, number)) })
+	again := l.begin(true)
+	defer l.begin(false)
+	registering.Go(func() { end(l.register(ctx, number, again)) })
 	for {
 		wait, done := context.WithTimeout(ctx, probeEvery)
 		n, err := conn.WaitForNotification(wait)
@@ -303,28 +301,25 @@ func (l *listener) probe(ctx context.Context, conn *pgx.Conn, number int64) erro
 	return err
 }
 
-// begin begins a connection, which has no rows yet, or ends it.
-func (l *listener) begin(number int64) {
+// begin begins a connection, which has no rows yet, or ends it. It reports whether there was another
+// one: messages may have been missed.
+func (l *listener) begin(connected bool) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.number, l.rows = number, make(map[string]map[machine.Topic]bool)
-	if number == 0 {
-		return
+	again, l.rows = l.rows != nil, make(map[string]map[machine.Topic]bool)
+	if connected {
+		l.failed = nil
+		for name := range l.names {
+			l.touch(name)
+		}
 	}
-	l.session++
-	l.failed = nil
-	for name := range l.names {
-		l.touch(name)
-	}
+	return again
 }
 
 // register brings the rows of waits up to date until ctx ends, or until it is not known which rows
 // the server will have: a statement that arrives late would remove those of subscriptions that were
 // made since. Those of another connection's number it leaves.
-func (l *listener) register(ctx context.Context, number int64) error {
-	l.mu.Lock()
-	again := l.session > 1 // messages may have been missed
-	l.mu.Unlock()
+func (l *listener) register(ctx context.Context, number int64, again bool) error {
 	for failures := 0; ; {
 		if failures == 0 && !again {
 			select {
