@@ -115,7 +115,7 @@ package quorum
 //
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.
-// Planted: 32, 33, 62, 88, 213, 219.
+// Planted: 32, 33, 62, 88, 213, 219, 307.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go, token_test.go.
