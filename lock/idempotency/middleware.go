@@ -212,7 +212,7 @@ func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
 		problem(w, http.StatusInternalServerError, "the stored reply is damaged")
 		return true
 	}
-	w.Header().Set("Idempotent-Replayed", "true")
+	stored.Headers.Set("Idempotent-Replayed", "true") // the handler may have set it
 	stored.send(w)
 	return true
 }

@@ -71,6 +71,7 @@ func TestRepetition(t *testing.T) {
 		assert.Contains(t, attempt.Key, "order ")
 		assert.Positive(t, attempt.Token)
 		w.Header().Set("Location", "/orders/1")
+		w.Header().Set("Idempotent-Replayed", "false") // as that of another server behind a proxy
 		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
 		w.Header().Set("Content-Disposition", "attachment; filename=\xfcber.txt")
 		w.Header()["Content-Type"] = nil // none is to be detected
@@ -97,8 +98,8 @@ func TestRepetition(t *testing.T) {
 			assert.NotContains(t, w.Header(), dropped)
 		}
 	}
-	assert.Empty(t, first.Header().Get("Idempotent-Replayed"))
-	assert.Equal(t, "true", again.Header().Get("Idempotent-Replayed"))
+	assert.Equal(t, "false", first.Header().Get("Idempotent-Replayed"))
+	assert.Equal(t, []string{"true"}, again.Header().Values("Idempotent-Replayed"))
 	assert.Equal(t, "2: two books", post(h, `"order 8"`, "two books").Body.String(), "another key")
 }
 

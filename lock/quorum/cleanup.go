@@ -22,6 +22,7 @@ type leftover struct {
 	// is sent then or later, and confirmed, is the last. Zero: any confirmed release is.
 	final time.Time
 	due   time.Time // when the node is asked again
+	ends  time.Time // when the node has dropped the hold by itself; set by put
 	try   int
 }
 
@@ -37,8 +38,8 @@ type cleanup struct {
 	groups map[string]*backlog
 }
 
-// backlog has the leftovers of one group. One goroutine repeats those that were not final,
-// until the node has confirmed them or the store is closed.
+// backlog has the leftovers of one group. One goroutine repeats those that were not final, until
+// the node has confirmed them, or refuses them for good and their TTL is over.
 type backlog struct {
 	*cleanup
 	group string
@@ -65,6 +66,8 @@ func (c *cleanup) release(o *leftover) error {
 	sent := time.Now()
 	err := c.send(o, sent.Add(c.store.limit(o.hold.TTL)))
 	switch {
+	case err != nil && !errors.Is(err, driver.ErrUnavailable) && !o.ends.IsZero() && sent.After(o.ends):
+		return err
 	case err != nil:
 		o.due = time.Now().Add(cleanupPause(o.try))
 		o.try++
@@ -114,6 +117,9 @@ func (c *cleanup) put(o leftover) {
 	}
 	if len(b.leftovers) >= mostLeftovers {
 		return
+	}
+	if o.ends.IsZero() {
+		o.ends = time.Now().Add(o.hold.TTL + grace)
 	}
 	b.leftovers = append(b.leftovers, o)
 	select {

@@ -2,7 +2,9 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,5 +71,42 @@ func TestNothingIsLeftOfAGroup(t *testing.T) {
 		}
 		s.work.Wait()
 		require.Empty(t, n.cleanup.groups)
+	})
+}
+
+// refusing is a node that refuses releases for good, as that of a user without rights does.
+type refusing struct {
+	released
+	asked *atomic.Int64
+}
+
+func (r refusing) Release(context.Context, *driver.Hold) (bool, error) {
+	r.asked.Add(1)
+	return false, errors.New("no permission")
+}
+
+// Releases that a node refuses for good end with the TTL of their holds: until then they take the room
+// of others, and their time.
+func TestRefusedLeftoversEndWithTheirTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
+		s.open, s.shut = context.WithCancel(t.Context())
+		var asked atomic.Int64
+		n := &node{Store: refusing{asked: &asked}}
+		n.cleanup.init(s, n)
+		defer s.Close()
+		const ttl = 5 * time.Second
+		for i := range 100 {
+			n.cleanup.end(&driver.Hold{Name: fmt.Sprint(i), TTL: ttl}, time.Time{})
+		}
+		time.Sleep(ttl)
+		synctest.Wait()
+		early := asked.Load()
+		time.Sleep(2 * grace)
+		synctest.Wait()
+		before := asked.Load()
+		require.Greater(t, before, early, "the node may give in")
+		time.Sleep(10 * time.Second)
+		require.Equal(t, before, asked.Load(), "they are sent still")
 	})
 }

@@ -20,9 +20,9 @@
 //
 // They must be independent of each other: a replica of a node does not count as a node,
 // nor does the same server under another address. A server under several names has one
-// vote, and acquisitions fail with [ErrSameServer] once that has been detected. All nodes
-// use the same database number. Each may be a server, a sentinel's master or a cluster.
-// Their clocks need not agree, but must run at rates at most 1 % apart.
+// vote, and acquisitions fail with [ErrSameServer] once that has been detected. For that all
+// nodes on Redis use the same database number, Prefix and Format. Each may be a server, a
+// sentinel's master or a cluster. Their clocks need not agree, but must run at rates at most 1 % apart.
 //
 // A node must not lose data: a node that restarts empty may be part of a second majority
 // while the first holder is still at work. Keep a node that has lost its data away from
@@ -115,7 +115,7 @@ package quorum
 //
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.
-// Planted: 32, 33, 62, 88, 213, 219.
+// Planted: 32, 33, 62, 88, 213, 219, 307.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go, token_test.go.

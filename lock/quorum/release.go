@@ -10,7 +10,7 @@ import (
 // Release lowers the owner's holds at all nodes. It returns when a majority has done so,
 // or does not know the owner, and waits a moment for further nodes that are about to
 // answer. Nodes that do not answer are asked again in the background until they confirm,
-// or the store is closed.
+// or the store is closed; nodes that refuse for good, until its TTL is over.
 //
 // A hold that is kept for a while must be kept by a majority. Other nodes are not asked
 // again in the background: they keep it for its TTL.
@@ -33,7 +33,10 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	v := s.newVotes("release", h.Name)
 	v.ask(ctx, sent.Add(s.limit(h.TTL)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.Release(ctx, hold.at(n))
-		return heldBallot(held), err
+		if held {
+			return ballot{said: Done}, err
+		}
+		return ballot{said: NotHeld}, err
 	})
 	keep := h.Count == 0 && h.Keep > 0
 	decided := func() bool { return v.won() || v.blocked(NotHeld) || v.blocked(Failed) }

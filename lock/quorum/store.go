@@ -100,10 +100,7 @@ func (s *Store) Supports(k driver.Kind) error {
 	if k == driver.KindMutex {
 		return nil
 	}
-	reason, known := reasons[k]
-	if !known {
-		reason = "majorities exclude only if the limit is one holder"
-	}
+	reason := cmp.Or(reasons[k], "majorities exclude only if the limit is one holder")
 	return fmt.Errorf("%w: a quorum supports no %v: %s", driver.ErrUnsupported, k, reason)
 }
 

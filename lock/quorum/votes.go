@@ -59,14 +59,6 @@ func ballotOf(r reply[ballot]) ballot {
 	return r.value
 }
 
-// heldBallot is the vote of a node that has answered whether it had the hold.
-func heldBallot(held bool) ballot {
-	if held {
-		return ballot{said: Done}
-	}
-	return ballot{said: NotHeld}
-}
-
 // each calls see with every node's vote: at once with those received, in the background
 // with the late ones, as they come.
 func (v *votes) each(see func(*node, ballot)) {

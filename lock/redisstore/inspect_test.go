@@ -619,7 +619,7 @@ func TestInspectReadsPermits(t *testing.T) {
 	permits("{short}", redis.Z{Score: ms(now.Add(10 * time.Minute)), Member: "\xff"})
 	permits("{word}", redis.Z{Score: ms(now.Add(10 * time.Minute)), Member: id(1)})
 	permits("{mutex}", redis.Z{Score: ms(now.Add(10 * time.Minute)), Member: id(1)})
-	permits("{nothing}", redis.Z{Score: ms(now.Add(10 * time.Minute)), Member: id(1)})
+	permits("{deleted}", redis.Z{Score: ms(now.Add(10 * time.Minute)), Member: id(1)})
 	for n := range 3 * driver.MaxTold {
 		permits("{many}", redis.Z{Score: ms(now.Add(time.Hour)), Member: id(n)})
 	}
@@ -655,8 +655,12 @@ func TestInspectReadsPermits(t *testing.T) {
 	assert.Equal(t, driver.Info{Name: "word", Foreign: "string"}, i.inspect("word"))
 	assert.Equal(t, driver.KindMutex, i.inspect("mutex").Kind)
 	assert.Equal(t, driver.Info{Name: "nothing"}, i.inspect("nothing"))
+	deleted := i.inspect("deleted")
+	assert.Equal(t, driver.KindPermit, deleted.Kind, "its number was deleted or evicted")
+	assert.EqualValues(t, 1, deleted.HolderCount)
+	assert.Zero(t, deleted.Count)
 
-	assert.Equal(t, []string{"endless", "many", "mutex", "permits", "t", "{t}permits"}, i.names())
+	assert.Equal(t, []string{"deleted", "endless", "many", "mutex", "permits", "t", "{t}permits"}, i.names())
 	for _, name := range []string{"permits", "expiring"} {
 		info, err := i.store.ForceRelease(t.Context(), name)
 		require.NoError(t, err)
@@ -677,4 +681,6 @@ func TestInspectReadsPermits(t *testing.T) {
 	assert.Equal(t, driver.Info{Name: "mutex", Foreign: "hash"}, known("mutex", driver.KindPermit))
 	assert.Equal(t, driver.Info{Name: "word", Foreign: "string"}, known("word", driver.KindSemaphore))
 	assert.Equal(t, driver.Info{Name: "none", Kind: driver.KindLatch}, known("none", driver.KindLatch))
+	assert.Equal(t, driver.Info{Name: "none", Kind: driver.KindPermit}, known("none", driver.KindPermit))
+	assert.EqualValues(t, 1, known("deleted", driver.KindPermit).HolderCount)
 }

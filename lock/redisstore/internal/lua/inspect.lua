@@ -21,13 +21,14 @@ local reply = describe({unpack(KEYS, 2)}, most, publish, ARGV[3], ARGV[6] == '1'
 local kind = reply[1]
 if as ~= '' and kind == 'lock' then -- the key is not of the known kind
   return {'hash', reply[2], '', 0, {}, 0, {}, reply[8], ''}
-elseif as ~= '' and kind == 'none' then
-  return {kind, reply[2], as, 0, {}, listening(publish, ARGV[5]), {}, reply[8], ''}
-elseif kind ~= 'string' then
+elseif kind ~= 'string' and kind ~= 'none' then
   return reply
 end
 
 local mode, count, used, permits, left = describeCount(KEYS[2], KEYS[1], as, most)
+if kind == 'none' and (used or 0) == 0 then
+  return as == '' and reply or {kind, reply[2], as, 0, {}, listening(publish, ARGV[5]), {}, reply[8], ''}
+end
 if not mode then return reply end
 reply[9] = decimal(count)
 if mode ~= '' then

@@ -31,7 +31,8 @@ local function inUse(permits, most)
   return redis.call('zcard', permits) - expired, found, leftOf(last, now), expired
 end
 
--- describeCount describes a name that has a number.
+-- describeCount describes a name that has a number, or permits that outlive one which was
+-- deleted or evicted.
 --
 -- lock, permits  the keys of the number, and of the permits in use if they expire
 -- as  the known kind: 'semaphore', 'permits' or 'latch', or ''
@@ -41,9 +42,9 @@ end
 --          nil if there are none
 local function describeCount(lock, permits, as, most)
   local count = countOf(lock)
-  if not count or as == 'permits' and not isPermits(permits) then return end
+  if count == false or as == 'permits' and not isPermits(permits) then return end
   if as ~= '' and as ~= 'permits' then return as, count, 0, {} end
   local used, found, left, expired = inUse(permits, most)
-  if used then return 'permits', count + expired, used, found, used > 0 and left or nil end
+  if used then return 'permits', count and count + expired or 0, used, found, used > 0 and left or nil end
   return as, count, 0, {}
 end
