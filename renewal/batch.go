@@ -178,7 +178,7 @@ func (w *Watchdog) complete(b *batch, err error) (next *batch) {
 	notifyAll(lost)
 	if w.observer.Batch != nil {
 		report.Lag, report.Remaining = b.lag, b.remaining
-		w.spawn(func() { w.observeBatch(report) })
+		w.call("Observer.Batch", func() { w.observer.Batch(report) })
 	}
 	return next
 }

@@ -50,10 +50,7 @@ func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
 func (w *Watchdog) Close(ctx context.Context) error {
 	w.closing.Do(func() {
 		if w.disarm != nil {
-			w.spawn(func() {
-				defer w.recovered("the stop of Alarm.OnLoss")
-				w.disarm()
-			})
+			w.call("the stop of Alarm.OnLoss", w.disarm)
 		}
 		w.abandon((*Lease).notify)
 	})

@@ -51,10 +51,14 @@ func (w *Watchdog) callAlive(l *Lease) (alive bool, err error) {
 	return l.rules.Load().alive(), nil
 }
 
-// callOnLost calls the holder's OnLost.
-func (w *Watchdog) callOnLost(onLost func(error), lost *LostError) {
+// call calls a user's function in a goroutine of its own. what names it in the log.
+func (w *Watchdog) call(what string, f func()) {
 	w.spawn(func() {
-		defer w.recovered("Spec.OnLost")
-		onLost(lost)
+		defer func() {
+			if p := recover(); p != nil {
+				w.panicked(what, p)
+			}
+		}()
+		f()
 	})
 }

@@ -422,10 +422,10 @@ func (l *Lease) signal() {
 			close(r.lost) // after the context, so that a receiver finds the context ended
 		}
 		if lost != nil && r.onLost != nil {
-			l.watchdog.callOnLost(r.onLost, lost)
+			l.watchdog.call("Spec.OnLost", func() { r.onLost(lost) })
 		}
 	}
 	if lost != nil && l.watchdog.observer.Lost != nil {
-		l.watchdog.spawn(func() { l.watchdog.observeLost(l, lost) })
+		l.watchdog.call("Observer.Lost", func() { l.watchdog.observer.Lost(l, lost) })
 	}
 }

@@ -173,41 +173,32 @@ func (w *Watchdog) Stats() Stats {
 	return s
 }
 
-func (w *Watchdog) observeBatch(b Batch) {
-	defer w.recovered("Observer.Batch")
-	w.observer.Batch(b)
-}
-
-func (w *Watchdog) observeLost(l *Lease, lost *LostError) {
-	defer w.recovered("Observer.Lost")
-	w.observer.Lost(l, lost)
-}
-
-func (w *Watchdog) observeJump(j Jump) {
-	w.config.Logger.Warn("renewal: the clocks have diverged; leases are not trusted until the store confirms them",
-		"slept", j.Slept, "stepped", j.Stepped, "leases", j.Suspect)
-	if w.observer.Jump == nil {
-		return
-	}
-	defer w.recovered("Observer.Jump")
-	w.observer.Jump(j)
-}
-
-// recovered is deferred around a user's function.
-func (w *Watchdog) recovered(what string) {
-	if p := recover(); p != nil {
-		w.panicked(what, p)
+// reportJump logs a jump and reports it to the observer. Neither waits for the other.
+func (w *Watchdog) reportJump(j Jump) {
+	w.log(func(log *slog.Logger) {
+		log.Warn("renewal: the clocks have diverged; leases are not trusted until the store confirms them",
+			"slept", j.Slept, "stepped", j.Stepped, "leases", j.Suspect)
+	})
+	if w.observer.Jump != nil {
+		w.call("Observer.Jump", func() { w.observer.Jump(j) })
 	}
 }
 
-// panicked counts a panic in a user's function, and logs it in a goroutine of its own, as
-// the logger is the user's too.
+// panicked counts a panic in a user's function, and logs it.
 func (w *Watchdog) panicked(what string, p any) {
 	stack := string(debug.Stack())
 	w.mu.Lock()
 	w.stats.Panics++
 	w.mu.Unlock()
+	w.log(func(log *slog.Logger) {
+		log.Error("renewal: panic in "+what, "panic", fmt.Sprint(p), "stack", stack)
+	})
+}
+
+// log calls f with the logger, which may block and panic, in a goroutine of its own.
+func (w *Watchdog) log(f func(*slog.Logger)) {
 	w.spawn(func() {
-		w.config.Logger.Error("renewal: panic in "+what, "panic", fmt.Sprint(p), "stack", stack)
+		defer func() { _ = recover() }() // no log is left for it
+		f(w.config.Logger)
 	})
 }

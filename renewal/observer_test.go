@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -13,14 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// blockingHandler is a log that blocks.
-type blockingHandler struct {
+// failingHandler is a log whose Handle does not return.
+type failingHandler struct {
 	slog.Handler
-	until <-chan struct{}
+	fail func()
 }
 
-func (h blockingHandler) Handle(context.Context, slog.Record) error {
-	<-h.until
+func (failingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h failingHandler) Handle(context.Context, slog.Record) error {
+	h.fail()
 	return nil
 }
 
@@ -30,7 +33,7 @@ func TestBlockedFunctionsStopNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		c := Config{
-			Logger: slog.New(blockingHandler{slog.DiscardHandler, block}),
+			Logger: slog.New(failingHandler{slog.DiscardHandler, func() { <-block }}),
 			Observer: &Observer{
 				Batch: func(Batch) { <-block },
 				Lost:  func(*Lease, *LostError) { <-block },
@@ -74,6 +77,38 @@ func TestBlockedFunctionsStopNothing(t *testing.T) {
 			require.Fail(b, "Close does not end with its context")
 		}
 	})
+}
+
+// A logger that panics, ends its goroutine or blocks costs the observer no report, and does not
+// end the process.
+func TestLoggerThatFails(t *testing.T) {
+	var block chan struct{}
+	for name, fail := range map[string]func(){
+		"panics": func() { panic("the log") },
+		"exits":  runtime.Goexit,
+		"blocks": func() { <-block },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var jumps atomic.Int64
+			inClocks(t, Config{
+				Logger: slog.New(failingHandler{slog.DiscardHandler, fail}),
+				Observer: &Observer{
+					Batch: func(Batch) { panic("the observer") },
+					Jump:  func(Jump) { jumps.Add(1) },
+				},
+			}, func(b *bench, k *clocks) {
+				block = make(chan struct{})
+				defer close(block)
+				l := b.grant(Spec{Key: "k"})
+				k.step(time.Second)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.True(b, l.Valid())
+				require.EqualValues(b, 1, jumps.Load())
+				require.Positive(b, b.dog.Stats().Panics)
+			})
+		})
+	}
 }
 
 // A loss is reported in time to every holder, also if the context of another lease is of a

@@ -43,7 +43,7 @@ func (w *Watchdog) reverify() {
 		w.enqueue(w.due, w.names)
 		w.unlocked(func() {
 			for _, j := range jumps {
-				w.spawn(func() { w.observeJump(j) })
+				w.reportJump(j)
 			}
 			notifyAll(lost)
 		})

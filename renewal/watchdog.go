@@ -71,7 +71,7 @@ type Config struct {
 	// Observer receives reports of what happens. Default: none.
 	Observer *Observer
 	// Logger receives panics in users' functions, and suspends of the machine and steps of
-	// its clock. Default: nothing is logged.
+	// its clock, in the background; it may block and panic. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
