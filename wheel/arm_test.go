@@ -63,11 +63,12 @@ func TestEarlierDeadlineThroughAnotherInbox(t *testing.T) {
 // meanwhile. The timer runs as soon as the worker can find it.
 func TestEarlierDeadlineDuringAnArm(t *testing.T) {
 	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
-		Must(timer.Arm(2 * time.Hour))
+		Must(w.shards[0].arm(&timer.node, w.ticks.after(2*time.Hour))) // which the worker has emptied when it pauses
 		pass(0)
 		resume := w.pauseWorker()
 		s, tick := w.shard(), w.ticks.after(time.Hour)
 		interrupted := timer.node.Arm(tick)
+		check(t, interrupted.Queue, "the worker has yet to link the timer: %+v", interrupted)
 		Must(timer.Arm(20 * ms))
 		resume()
 		pass(10 * ms)
