@@ -91,7 +91,6 @@ type Process struct {
 	returned chan struct{} // closed when run has returned, and what it opened is closed
 
 	mu    sync.Mutex
-	dead  bool           // guarded by mu
 	ended bool           // guarded by mu; what is opened from now on is closed at once
 	close []func() error // guarded by mu
 }
@@ -153,14 +152,11 @@ func (p *Process) closeLater(f func() error) {
 // closeAll closes what the process has opened, the latest first.
 func (p *Process) closeAll() {
 	p.mu.Lock()
-	all, dead := p.close, p.dead
+	all := p.close
 	p.ended = true
 	p.mu.Unlock()
-	slices.Reverse(all)
-	for _, f := range all {
-		if err := f(); err != nil && !dead {
-			p.t.Errorf("locktest: process %d: %v", p.number, err)
-		}
+	for _, f := range slices.Backward(all) {
+		_ = f() // the server may be out of reach
 	}
 }
 
@@ -172,12 +168,17 @@ type fleet struct {
 	server *Server
 	begun  time.Time
 	rng    *rand.Rand
+	faults sync.WaitGroup // those that have begun, and processes that are to begin
 
-	all    []*Process
-	living []*Process
+	mu      sync.Mutex
+	all     []*Process // guarded by mu
+	living  []*Process // guarded by mu
+	freezes int        // guarded by mu; of the server, that have not ended
 }
 
 func (f *fleet) start() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	number := len(f.all) + 1
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Process{
@@ -194,7 +195,6 @@ func (f *fleet) start() {
 
 // inflict begins faults one after the other, and ends them. It returns when the last has ended.
 func (f *fleet) inflict() {
-	var faults sync.WaitGroup
 	for {
 		wait, left := f.rng.ExpFloat64()*float64(f.Every), f.Time-time.Since(f.begun)
 		if f.Every < 0 || wait >= float64(left) {
@@ -202,16 +202,22 @@ func (f *fleet) inflict() {
 			break
 		}
 		time.Sleep(time.Duration(wait))
-		f.fault(&faults)
+		f.fault()
 	}
-	faults.Wait()
+	f.faults.Wait()
 }
 
-// fault draws a fault, and begins it.
-func (f *fleet) fault(faults *sync.WaitGroup) {
+// fault draws a fault, and begins it if any process is alive.
+func (f *fleet) fault() {
+	f.mu.Lock()
+	living := slices.Clone(f.living)
+	f.mu.Unlock()
+	if len(living) == 0 {
+		return
+	}
 	lasting := time.Duration(f.rng.Int64N(int64(time.Minute))) >> f.rng.IntN(8)
 	during := func(end func()) {
-		faults.Go(func() {
+		f.faults.Go(func() {
 			time.Sleep(lasting)
 			end()
 		})
@@ -219,7 +225,7 @@ func (f *fleet) fault(faults *sync.WaitGroup) {
 	logf := func(format string, args ...any) {
 		f.t.Logf("%v: "+format, append([]any{time.Since(f.begun).Round(time.Millisecond)}, args...)...)
 	}
-	p := f.living[f.rng.IntN(len(f.living))]
+	p := living[f.rng.IntN(len(living))]
 	on := func(what string, fault network.Fault) {
 		logf("the messages of process %d are %s for %v", p.number, what, lasting)
 		p.network.Begin(&fault)
@@ -243,24 +249,36 @@ func (f *fleet) fault(faults *sync.WaitGroup) {
 		f.kill(p, logf)
 	case 8:
 		logf("the server is frozen for %v", lasting)
-		f.server.Freeze()
-		during(f.server.Thaw)
+		f.freeze(1)
+		during(func() { f.freeze(-1) })
 	case 9:
 		f.restart(logf)
 	}
 }
 
-// kill kills a process, and starts another one later.
+// freeze begins a freeze of the server, by 1, or ends one, by -1. The server thaws with the last.
+func (f *fleet) freeze(by int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server.Freeze()
+	if f.freezes += by; f.freezes == 0 {
+		f.server.Thaw()
+	}
+}
+
+// kill kills a process, and has another one start later.
 func (f *fleet) kill(p *Process, logf func(string, ...any)) {
 	logf("process %d is killed", p.number)
-	p.mu.Lock()
-	p.dead = true
-	p.mu.Unlock()
 	p.network.Kill()
 	p.cancel(ErrKilled)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.living = slices.DeleteFunc(f.living, func(o *Process) bool { return o == p })
-	time.Sleep(2*time.Second + time.Duration(f.rng.Int64N(int64(58*time.Second))))
-	f.start()
+	later := 2*time.Second + time.Duration(f.rng.Int64N(int64(58*time.Second)))
+	f.faults.Go(func() {
+		time.Sleep(later)
+		f.start()
+	})
 }
 
 // restart restarts the server.

@@ -50,9 +50,7 @@ func newLocker(t TB, store lock.Store, c lock.Config) *lock.Locker {
 		t.Fatalf("locktest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := locker.Close(); err != nil {
-			t.Errorf("locktest: %v", err)
-		}
+		_ = locker.Close()                        // it fails if a request is in flight to a server that is frozen
 		_ = locker.Shutdown(context.Background()) // waits for deferred functions
 	})
 	return locker

@@ -130,6 +130,17 @@ func TestEndAfterOutage(t *testing.T) {
 	}
 }
 
+// A test that ends during an outage, while it holds a lock that is being renewed, does not fail.
+func TestEndDuringARenewal(t *testing.T) {
+	onEachHost(t, func(t *testing.T, server host) {
+		mutex := server.Locker(t, lock.Config{TTL: time.Minute, Renewal: renewal.Config{RequestTimeout: 10 * time.Second}}).Mutex("a")
+		_, err := mutex.Lock(t.Context())
+		require.NoError(t, err)
+		server.Freeze()
+		time.Sleep(25 * time.Second) // the renewal began after a third of the TTL
+	})
+}
+
 // A lock that is deleted is lost at its next renewal, and can be taken.
 func TestDelete(t *testing.T) {
 	onEachHost(t, func(t *testing.T, server host) {

@@ -3,10 +3,13 @@ package locktest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -53,5 +56,57 @@ func TestProcessOpensLate(t *testing.T) {
 			_, err := p.Locker(lock.Config{}).Mutex("a").Lock(context.Background())
 			assert.ErrorIs(t, err, lock.ErrClosed)
 		}()
+	})
+}
+
+// A server is frozen until the last of the freezes that overlap has ended.
+func TestFreezesOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{t: t, server: Start(t)}
+		mutex := f.server.Locker(t, lock.Config{}).Mutex("a")
+		frozen := func() bool {
+			lease, err := mutex.TryLock(t.Context())
+			if err == nil {
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			return err != nil
+		}
+		for _, step := range []struct {
+			by     int
+			frozen bool
+		}{{1, true}, {1, true}, {-1, true}, {1, true}, {-1, true}, {-1, false}, {1, true}, {-1, false}} {
+			f.freeze(step.by)
+			require.Equal(t, step.frozen, frozen())
+		}
+	})
+}
+
+// Faults begin at the rate that was asked for, also while killed processes are replaced, and several
+// may be dead at once.
+func TestFaultsWhileProcessesAreDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hour = time.Hour
+		f := &fleet{FleetConfig: FleetConfig{Processes: 10, Time: hour, Every: 20 * time.Second}.withDefaults(), t: t, server: Start(t), begun: time.Now(), rng: rand.New(rand.NewPCG(1, 0))}
+		f.run = func(ctx context.Context, _ *Process) { <-ctx.Done() }
+		for range f.Processes {
+			f.start()
+		}
+		fewest := f.Processes
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.inflict()
+		}()
+		for range int(hour / time.Second) {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			f.mu.Lock()
+			fewest = min(fewest, len(f.living))
+			f.mu.Unlock()
+		}
+		<-ended
+		assert.Less(t, fewest, f.Processes-1, "two are dead at once")
+		assert.Len(t, f.living, f.Processes, "each has been replaced")
+		f.end()
 	})
 }
