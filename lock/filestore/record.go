@@ -53,7 +53,7 @@ func (r *record) read(b []byte, boot int64) (current bool) {
 // stores returns the other stores that hold the lock or wait for it: holders first.
 func (r *record) stores(own string) (ids []string) {
 	add := func(id string) {
-		if id != "" && id != own && !slices.Contains(ids, id) && len(ids) < maxPeers {
+		if id != "" && id != own && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

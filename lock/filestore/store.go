@@ -54,9 +54,6 @@ type Store struct {
 const (
 	pathOfLocks   = "locks/"
 	pathOfClients = "clients/"
-	// maxPeers bounds how many other stores one request looks at, and watches while it waits:
-	// what dead processes hold beyond that is freed by a later request, or ends by its TTL.
-	maxPeers = 16
 )
 
 var errClosed = errors.New("the store is closed")
@@ -243,8 +240,32 @@ func (s *Store) write(f *file, content []byte) error {
 func (w *work) change(change change) {
 	w.subscribe()
 	w.free()
+	held := w.holds()
 	w.address(change(w, w.s.now()))
-	w.assign(w.s.id)
+	if w.assign(w.s.id); !held && w.holds() {
+		w.announce()
+	}
+}
+
+// holds reports whether an owner belongs to this store.
+func (w *work) holds() bool {
+	for _, store := range w.of {
+		if store == w.s.id {
+			return true
+		}
+	}
+	return false
+}
+
+// announce has the stores watch this one that have waited before it came: they read the record after
+// a message for no subscription. If this one waits, too, they watch it or come first.
+func (w *work) announce() {
+	if slices.ContainsFunc(w.waits, func(wait wait) bool { return wait.store == w.s.id }) {
+		return
+	}
+	for _, wait := range w.waits {
+		w.out = append(w.out, outgoing{wait.store, message{w.name, machine.Message{To: machine.Topic{Kind: ^driver.Kind(0)}}}})
+	}
 }
 
 // subscribe makes the record have this store's subscriptions.
@@ -262,16 +283,14 @@ func (w *work) subscribe() {
 
 // free releases what processes hold that have ended.
 func (w *work) free() {
-	var looked map[string]presence
+	looked := make(map[string]presence)
 	for owner, store := range w.of {
 		if store == "" || store == w.s.id {
 			continue
 		}
 		p, known := looked[store]
-		if !known && len(looked) < maxPeers {
-			if p = w.s.peers.look(store); looked == nil {
-				looked = make(map[string]presence)
-			}
+		if !known {
+			p = w.s.peers.look(store)
 			looked[store] = p
 		}
 		if p == dead {

@@ -38,6 +38,9 @@ func openIn(t testing.TB, folder string, s system) *Store {
 	return store
 }
 
+// settle has everything done in a bubble, also what waits for a file that is in use.
+func settle() { time.Sleep(time.Second) }
+
 func hold(k driver.Kind, name, owner string) *driver.Hold {
 	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: time.Hour}
 }
@@ -79,7 +82,7 @@ func TestTheEndOfAProcess(t *testing.T) {
 					require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
 					require.Equal(t, driver.Refused, acquire(t, theirs, other).Verdict)
 					leave(mine)
-					synctest.Wait()
+					settle()
 					if a := acquire(t, theirs, other); name == "closed" {
 						assert.Equal(t, driver.Refused, a.Verdict)
 						assert.Empty(t, notices)
@@ -91,6 +94,57 @@ func TestTheEndOfAProcess(t *testing.T) {
 			})
 		}
 	}
+}
+
+// However many processes have a lock, the end of each is noticed at once.
+func TestTheEndOfOneOfMany(t *testing.T) {
+	const processes = 20
+	permit := func(n int) *driver.Hold { return hold(driver.KindPermit, "a", fmt.Sprintf("%032d", n)) }
+	for ended := range processes {
+		synctest.Test(t, func(t *testing.T) {
+			folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+			waiting, notices := openIn(t, folder, system), make(chan driver.Notice, 100)
+			_, err := waiting.Count(t.Context(), &driver.Count{Kind: driver.KindPermit, Name: "a", Op: driver.CountCreate, N: processes, Request: "1"})
+			require.NoError(t, err)
+			var stores []*Store
+			for n := range processes {
+				stores = append(stores, openIn(t, folder, system))
+				require.Equal(t, driver.Granted, acquire(t, stores[n], permit(n)).Verdict)
+			}
+			sub, err := waiting.Subscribe(t.Context(), permit(processes), func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			require.Equal(t, driver.Refused, acquire(t, waiting, permit(processes)).Verdict)
+			_ = stores[ended].finish(peers.abandon)
+			settle()
+			require.NotEmpty(t, notices, "broken promise: process %d has ended", ended)
+			require.Equal(t, driver.Granted, acquire(t, waiting, permit(processes)).Verdict)
+		})
+	}
+}
+
+// The end of a process is noticed by those that waited before it came, too, as a writer has before a
+// further reader.
+func TestTheEndOfALaterProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		first, waiting, later := openIn(t, folder, system), openIn(t, folder, system), openIn(t, folder, system)
+		acquire(t, first, hold(driver.KindRead, "a", "me:1"))
+		write, notices := hold(driver.KindWrite, "a", "you:1"), make(chan driver.Notice, 100)
+		sub, err := waiting.Subscribe(t.Context(), write, func(n driver.Notice) { notices <- n })
+		require.NoError(t, err)
+		defer sub.Close()
+		require.Equal(t, driver.Refused, acquire(t, waiting, write).Verdict)
+		require.Equal(t, driver.Granted, acquire(t, later, hold(driver.KindRead, "a", "they:1")).Verdict)
+		_, err = first.Release(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: "me:1"})
+		require.NoError(t, err)
+		settle()
+		require.Empty(t, notices)
+		_ = later.finish(peers.abandon)
+		settle()
+		require.NotEmpty(t, notices, "broken promise: it waits for a process that has ended")
+		assert.Equal(t, driver.Granted, acquire(t, waiting, write).Verdict)
+	})
 }
 
 // silent are peers that send nothing.
@@ -114,10 +168,10 @@ func TestAReleaseWithoutItsMessage(t *testing.T) {
 		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
 		_, err = mine.Release(t.Context(), &driver.Hold{Name: "a", Owner: "me:1"})
 		require.NoError(t, err)
-		synctest.Wait()
+		settle()
 		require.Empty(t, notices)
 		_ = mine.finish(peers.abandon)
-		synctest.Wait()
+		settle()
 		require.NotEmpty(t, notices)
 		assert.Equal(t, driver.Notice{}, <-notices)
 		assert.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
