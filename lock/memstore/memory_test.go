@@ -135,6 +135,26 @@ func TestLocksOutliveTheirStores(t *testing.T) {
 	})
 }
 
+// The record of a client is shown until its end.
+func TestRecordsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		h := hold(driver.KindMutex, "a", "a:1")
+		h.TTL = time.Hour
+		_, err := s.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "a", Host: "here"}, time.Minute))
+		for _, host := range []string{"here", ""} {
+			info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
+			require.NoError(t, err)
+			require.Len(t, info.Holders, 1)
+			assert.Equal(t, host, info.Holders[0].Client.Host)
+			time.Sleep(2 * time.Minute)
+		}
+	})
+}
+
 // A request whose context has ended changes nothing.
 func TestNoStepAfterTheContextsEnd(t *testing.T) {
 	s := New()
