@@ -74,18 +74,20 @@ func (r *record) own(owner, store string) {
 	r.of[owner] = store
 }
 
-// assign records which store each owner of the state belongs to: new ones to the store id.
-func (r *record) assign(id string) {
+// assign records which store each owner of the state belongs to: new ones to the store id. It reports
+// whether there are any.
+func (r *record) assign(id string) (added bool) {
 	owners := r.state.Owners()
 	of := make(map[string]string, len(owners))
 	for _, owner := range owners {
 		store, known := r.of[owner]
 		if !known {
-			store = id
+			store, added = id, true
 		}
 		of[owner] = store
 	}
 	r.of = of
+	return added
 }
 
 // message is a notice for another store's subscriptions. Without a name it is for all of them.

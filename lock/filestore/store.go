@@ -240,21 +240,10 @@ func (s *Store) write(f *file, content []byte) error {
 func (w *work) change(change change) {
 	w.subscribe()
 	w.free()
-	held := w.holds()
 	w.address(change(w, w.s.now()))
-	if w.assign(w.s.id); !held && w.holds() {
+	if w.assign(w.s.id) {
 		w.announce()
 	}
-}
-
-// holds reports whether an owner belongs to this store.
-func (w *work) holds() bool {
-	for _, store := range w.of {
-		if store == w.s.id {
-			return true
-		}
-	}
-	return false
 }
 
 // announce has the stores watch this one that have waited before it came: they read the record after

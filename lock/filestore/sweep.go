@@ -255,12 +255,10 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 }
 
 // client returns the record of a client.
-func (s *Store) client(id string) (driver.Client, bool) {
+func (s *Store) client(id string) (c driver.Client, current bool) {
 	var a announced
 	_ = s.contents(fileOf(pathOfClients, id), func(b []byte) { // without it the id is shown
-		if !machine.Decode(b, a.code) || a.ends < s.now().UnixMicro() {
-			a = announced{}
-		}
+		current = machine.Decode(b, a.code) && a.ends >= s.now().UnixMicro()
 	})
-	return a.Client, a.ends > 0
+	return a.Client, current
 }

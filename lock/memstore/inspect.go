@@ -22,8 +22,6 @@ func (s *Store) list(ctx context.Context, prefix string) (names []string, err er
 
 // client returns the record of a client. The caller holds memory.mu.
 func (m *memory) client(id string) (driver.Client, bool) {
-	if r := m.records[id]; m.now().Before(r.ends) {
-		return r.Client, true
-	}
-	return driver.Client{}, false
+	r := m.records[id]
+	return r.Client, m.now().Before(r.ends)
 }

@@ -179,7 +179,7 @@ func (r *Requests) Identify(info *driver.Info, name string) {
 func (r *Requests) client(owner string) (c driver.Client, announced bool) {
 	id := driver.ClientOf(owner)
 	if c, announced = r.Client(id); !announced {
-		c.ID = id
+		c = driver.Client{ID: id}
 	}
 	return c, announced
 }
