@@ -34,6 +34,8 @@ var faults = map[string]struct {
 	"dead waiters count as alive":         {"Store/SkipsDeadWaiters", immortalWaiters},
 	"tokens are the clock":                {"Store/TokensGrowWhenClocksAreSetBack", tokensOfTheClock},
 	"no data survive a restart":           {"Store/KeepsItsHoldsThroughARestart", forgetfulServers},
+	"renewals last for half of their TTL": {"Store/RenewsForTheTTL", breaking(renewedByHalf)},
+	"a request outlives its deadline":     {"Store/HeedsTheContext", breaking(patient)},
 	"a renewal needs no data":             {"Store/GrantsAnewOnceItsDataAreLost", breaking(renewedByMemory)},
 	"no writer is woken":                  {"ReadWrite/ReadsTogether", breaking(mute)},
 	"no waiter of a forced lock is woken": {"Inspect/ForcesEachKindOpen", breaking(mute)},
@@ -201,6 +203,31 @@ func (remembering) Renew(_ context.Context, items []renewal.Item) {
 	for i := range items {
 		items[i].Outcome = renewal.Renewed
 	}
+}
+
+type halving struct{ store }
+
+// renewedByHalf returns a store whose renewals are shorter than requested.
+func renewedByHalf(_ testing.TB, s store) driver.Store { return halving{s} }
+
+func (s halving) Renew(ctx context.Context, items []renewal.Item) {
+	for i := range items {
+		items[i].TTL /= 2
+	}
+	s.store.Renew(ctx, items)
+}
+
+type unbounded struct{ store }
+
+// patient returns a store whose releases do not end with their contexts.
+func patient(_ testing.TB, s store) driver.Store { return unbounded{s} }
+
+func (s unbounded) Release(ctx context.Context, h *driver.Hold) (bool, error) {
+	held, err := s.store.Release(ctx, h)
+	if ctx.Err() != nil {
+		time.Sleep(time.Hour)
+	}
+	return held, err
 }
 
 type silent struct{ store }

@@ -58,6 +58,15 @@ func (b *bench) inspect(l *lock.Locker, name string) driver.Info {
 	return info
 }
 
+// only returns the one holder of a lock.
+func (b *bench) only(info driver.Info) driver.Holder {
+	b.Helper()
+	if info.HolderCount != 1 || len(info.Holders) != 1 {
+		b.Fatalf("one holds it, got %+v", info)
+	}
+	return info.Holders[0]
+}
+
 // reported returns how many holds Inspect reports of an owner that has as many.
 func (b *bench) reported(holds int64) int64 {
 	if b.suite.Uncounted {
@@ -96,21 +105,19 @@ func reportsHolders(b *bench) {
 		b.Fatal(err)
 	}
 	info := b.inspect(other, "a")
+	h := b.only(info)
 	switch {
-	case !info.Held() || info.HolderCount != 1 || len(info.Holders) != 1:
-		b.Fatalf("one holds it, got %+v", info)
 	case info.Kind != driver.KindMutex || info.Foreign != "" || info.WaiterCount != 0 || info.Token != lease.Token():
 		b.Errorf("got %+v, want a mutex with token %d and without waiters", info, lease.Token())
 	case info.TTL <= 50*time.Second || info.TTL > time.Minute:
 		b.Errorf("a lease of a minute has %v left", info.TTL)
 	}
-	h := info.Holders[0]
 	if h.Owner != lease.Owner() || h.Holds != b.reported(2) || h.Write || h.Client.ID != holder.ClientID() {
 		b.Errorf("got %+v, want %s, which holds it twice", h, lease.Owner())
 	}
 	// The client announces itself in the background after its first grant.
 	for deadline := time.Now().Add(soon); h.Client.Host == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		h = b.inspect(other, "a").Holders[0]
+		h = b.only(b.inspect(other, "a"))
 	}
 	if h.Client.Host == "" || h.Client.Process == "" || h.Client.PID == 0 || h.Client.Label != "nightly “backup”" || h.Client.Since.After(time.Now()) {
 		b.Errorf("the client's record is %+v", h.Client)
@@ -119,7 +126,7 @@ func reportsHolders(b *bench) {
 		b.Errorf("held since %v, want about %v", h.Since, before)
 	}
 	b.unlock(again)
-	if h := b.inspect(other, "a").Holders[0]; h.Holds != 1 {
+	if h := b.only(b.inspect(other, "a")); h.Holds != 1 {
 		b.Errorf("after one of two unlocks it is held %d times", h.Holds)
 	}
 	b.unlock(lease)
@@ -481,12 +488,12 @@ func reportsPermitsInUse(b *bench) {
 	}
 	info := b.ask(inspect)
 	b.counted(info, driver.KindPermit, 1, 1)
-	if h := info.Holders[0]; h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || !h.Since.IsZero() {
+	if h := b.only(info); h.Owner != lease.Owner() || h.Holds != 1 || h.TTL <= 50*time.Second || h.TTL > time.Minute || !h.Since.IsZero() {
 		b.Errorf("of permit %s got %+v", lease.Owner(), h)
 	}
 	client := info.Holders[0].Client // announced after the grant
 	for deadline := time.Now().Add(soon); client.Host == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		client = b.ask(inspect).Holders[0].Client
+		client = b.only(b.ask(inspect)).Client
 	}
 	if client.ID != l.ClientID() || client.Host == "" {
 		b.Errorf("permit %s has the client %+v, want %s", lease.Owner(), client, l.ClientID())

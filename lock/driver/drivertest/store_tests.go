@@ -24,6 +24,7 @@ var storeTests = []test{
 	{"ForgetsAfterTheTTL", forgetsAfterTheTTL},
 	{"TokensGrow", tokensGrow},
 	{"RenewsEachLeaseByItself", renewsEachLeaseByItself},
+	{"RenewsForTheTTL", renewsForTheTTL},
 	{"NeverRevivesByRenewal", neverRevivesByRenewal},
 	{"WakesOnRelease", wakesOnRelease},
 	{"WakesNoListenerAfterClose", wakesNoListenerAfterClose},
@@ -386,6 +387,21 @@ func renewsEachLeaseByItself(b *bench) {
 	b.granted(s, b.hold("theirs", "you:2")) // a refused renewal extends nothing
 }
 
+// A renewal lasts for its own TTL, and no longer.
+func renewsForTheTTL(b *bench) {
+	s := b.store()
+	b.granted(s, b.brief("a", "me:1"))
+	sent := time.Now()
+	b.renew(s, renewals(lasting(b.hold("a", "me:1"), 3*ttl)), renewal.Renewed)
+	time.Sleep(2 * ttl)
+	answer := b.acquire(s, b.hold("a", "you:1"))
+	if took := time.Since(sent); answer.Verdict == driver.Granted && took < b.kept(3*ttl) {
+		b.Fatalf("free %v after a renewal for %v", took, 3*ttl)
+	}
+	time.Sleep(b.over(ttl))
+	b.granted(s, b.hold("a", "you:1"))
+}
+
 func neverRevivesByRenewal(b *bench) {
 	s := b.store()
 	items := renewals(b.hold("a", "me:1"))
@@ -549,6 +565,7 @@ func heedsTheContext(b *bench) {
 	b.granted(s, b.hold("warm up", "me:1"))
 	ctx, cancel := context.WithDeadline(b.Context(), time.Now().Add(-time.Second))
 	defer cancel()
+	begin := time.Now()
 	_, err := s.Acquire(ctx, b.hold("a", "me:1"))
 	b.unavailable("acquire", err)
 	_, err = s.Release(ctx, b.holding("a", "me:1", 0))
@@ -557,6 +574,9 @@ func heedsTheContext(b *bench) {
 	b.unavailable("subscribe", err)
 	if err == nil {
 		sub.Close()
+	}
+	if took := time.Since(begin); took > b.hung() {
+		b.Errorf("requests after their deadline took %v", took)
 	}
 }
 
