@@ -63,7 +63,7 @@ func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, 
 	p.timer.init(w, &p.owner, func() { task(p.timer.Timeout()) })
 	tick := w.tickAt(first)
 	plan := first.Sub(w.ticks.start)
-	if plan <= w.ticks.span(tick-1) {
+	if plan <= w.ticks.elapsed() {
 		plan = w.ticks.span(tick) // it was in the past
 	}
 	return p.start(plan, tick)

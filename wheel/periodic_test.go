@@ -283,16 +283,21 @@ func TestEveryBegins(t *testing.T) {
 }
 
 // A first run at an instant that is over comes at the next tick, and the plan begins there:
-// also if the instant is the tick that has just come.
+// also if the instant is the tick that has just come, or lies between that and now.
 func TestEveryBeginsWithItsFirstRun(t *testing.T) {
-	for _, past := range []time.Duration{0, 1, ms, 5*ms + 1} {
-		eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
-			time.Sleep(10 * ms)
-			r := newRecord(t)
-			must(w.EveryFunc(r.start.Add(-past), 100*ms, missed, func(timeout.Timeout) { r.run("a") }))
-			r.at(250)
-			r.want("a@1 a@101 a@201")
-		})
+	for _, after := range []time.Duration{0, 500 * time.Microsecond} { // a tick
+		for _, past := range []time.Duration{0, 1, 300 * time.Microsecond, ms, 5*ms + 1} {
+			eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+				time.Sleep(10*ms + after)
+				first := time.Now().Add(-past)
+				r := newRecord(t)
+				r.start = r.start.Add(-after)
+				must(w.EveryFunc(first, 100*ms+500*time.Microsecond, missed, func(timeout.Timeout) { r.run("a") }))
+				r.at(300)
+				r.want(map[wheel.Missed]string{
+					wheel.Skip: "a@1 a@102 a@202", wheel.CatchUp: "a@1 a@102 a@202", wheel.Delay: "a@1 a@102 a@203"}[missed])
+			})
+		}
 	}
 }
 
