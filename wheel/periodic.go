@@ -148,28 +148,29 @@ func (p *periodic) expire() {
 	w.current = nil
 }
 
-// revoke implements [revocable]. Without an executor it ends a run on the worker that did not
-// return.
+// revoke implements [revocable]. A refused run begins and ends at once. Without an executor revoke
+// ends a run on the worker that did not return.
 func (p *periodic) revoke() (task func(), ok bool) {
-	if p.wheel.executor == nil {
-		p.timer.node.Ran(false)
+	n := &p.timer.node
+	if p.wheel.executor != nil && !p.begin() {
+		n.TakeBack(false) // cancelled or moved
 		return nil, false
 	}
-	if !p.takeBack() {
-		return nil, false
-	}
-	return p.extra(), true
+	n.Ran(false)
+	return p.extra(), p.wheel.executor != nil
 }
 
 // run is the function that an executor runs. It does nothing unless the task is handed
 // out, as when an executor runs it twice.
-func (p *periodic) run() {
-	if p.begin() {
+func (p *periodic) run() { p.execute(p.begin()) }
+
+// execute runs the task, if its run has begun, and returns it to the worker.
+func (p *periodic) execute(begun bool) {
+	if begun {
+		p.soonest.Store(int64(sum(p.wheel.ticks.elapsed(), p.every())))
 		defer p.ended() // also after runtime.Goexit
 		p.timer.node.Task()()
-		return
-	}
-	if _, name := p.timer.node.TakeBack(0, 0, true); name { // cancelled or moved
+	} else if p.timer.node.TakeBack(true) { // cancelled or moved
 		p.named()
 	}
 }
@@ -185,7 +186,6 @@ func (p *periodic) begin() bool {
 		}
 		plan, tick := p.next(due, now)
 		if n.Run(due, tick) {
-			p.soonest.Store(int64(sum(now, p.every())))
 			p.planned(plan, tick)
 			p.count()
 			return true
@@ -206,35 +206,14 @@ func (p *periodic) named() {
 	w.named(w.shard().inbox.Name(&p.timer.node))
 }
 
-// takeBack counts a run that the executor has refused, and plans the next. It does nothing
-// and returns false if the executor began that run nevertheless.
-func (p *periodic) takeBack() bool {
-	w, n := p.wheel, &p.timer.node
-	now := w.ticks.elapsed()
-	due, _ := n.PendingTick()
-	plan, tick := p.next(due, now)
-	back, _ := n.TakeBack(due, tick, false)
-	if back {
-		p.planned(plan, tick)
-		p.count()
-	}
-	return back
-}
-
 // extra returns the task for [Config.OnReject], which may run it once, on any goroutine
 // and at any time. It does nothing while another run is under way, less than a period after
 // the last one with [Delay], or once the task was cancelled.
 func (p *periodic) extra() func() {
 	var used atomic.Bool
 	return func() {
-		if used.Swap(true) || !p.timer.node.Hand(timeout.MaxTick) { // it is due at no tick
-			return
-		}
-		if p.beginExtra() {
-			defer p.ended()
-			p.timer.node.Task()()
-		} else if _, name := p.timer.node.TakeBack(0, 0, true); name {
-			p.named()
+		if !used.Swap(true) && p.timer.node.Hand(timeout.MaxTick) { // it is due at no tick
+			p.execute(p.beginExtra())
 		}
 	}
 }
@@ -254,7 +233,6 @@ func (p *periodic) beginExtra() bool {
 			next = max(due, w.ticks.ceil(sum(now, p.every())))
 		}
 		if n.Run(due, next) {
-			p.soonest.Store(int64(sum(now, p.every())))
 			return true
 		}
 	}

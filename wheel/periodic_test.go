@@ -324,6 +324,47 @@ func TestRefusedRunsDoNotEndAPeriodicTask(t *testing.T) {
 	})
 }
 
+// A run that is moved or cancelled while its executor refuses it, or panics, is no refused one: it
+// comes at its new deadline, or never, and OnReject is not called.
+func TestRefusedRunThatWasMoved(t *testing.T) {
+	type change struct {
+		do    func(h timeout.Timeout) bool
+		want  string
+		stats wheel.Stats
+	}
+	changes := map[string]change{
+		"to later": {func(h timeout.Timeout) bool { return h.Reset(30 * ms) }, "a@100 a@230 a@330", wheel.Stats{Scheduled: 4, Fired: 3, Pending: 1}},
+		"at once":  {func(h timeout.Timeout) bool { return h.Reset(0) }, "a@100 a@201 a@301", wheel.Stats{Scheduled: 4, Fired: 3, Pending: 1}},
+		"for good": {timeout.Timeout.Cancel, "a@100", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+	}
+	for name, missed := range policies {
+		for _, refuse := range []func() error{func() error { return wheel.ErrPoolFull }, func() error { panic("bug") }} {
+			t.Run(name, func(t *testing.T) {
+				each(t, changes, func(t *testing.T, c change) {
+					calls := 0
+					handle := make(chan timeout.Timeout, 1)
+					w := start(t, wheel.Config{Tick: ms, OnReject: func(func(), error) { t.Error("the run was refused") },
+						Executor: executor(func(task func()) error {
+							if calls++; calls == 2 {
+								check(t, c.do(<-handle), "it can neither be moved nor cancelled")
+								return refuse()
+							}
+							go task()
+							return nil
+						})})
+					r := newRecord(t)
+					handle <- must(w.Every(100*ms, missed, r.task("a")))
+					r.at(399)
+					r.want(c.want)
+					synctest.Wait()
+					c.stats.Panics = w.Stats().Panics
+					counts(t, w, "in the end", c.stats)
+				})
+			})
+		}
+	}
+}
+
 // A periodic task survives everything that its executor and OnReject may do with one run.
 func TestPeriodicTaskSurvivesItsExecutor(t *testing.T) {
 	type behaviour struct {
