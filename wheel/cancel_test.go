@@ -48,7 +48,7 @@ func TestStateDistinguishesExpiredFromCancelled(t *testing.T) {
 		for range 1000 {
 			must(w.Schedule(time.Hour, none))
 		}
-		check(t, ran.State() == timeout.Done && taken.State() == timeout.Done,
+		check(t, ran.State() == wheel.Done && taken.State() == wheel.Done,
 			"with their memory in use they are %v and %v", ran.State(), taken.State())
 	})
 }
