@@ -51,8 +51,8 @@ type counters struct {
 	withdrawn atomic.Uint64 // by Stop
 }
 
-// Stats returns the wheel's numbers. It takes about a hundred nanoseconds and
-// never waits for the worker.
+// Stats returns the wheel's numbers. It takes up to a few microseconds and never waits for the
+// worker.
 func (w *Wheel) Stats() Stats {
 	c := &w.counters
 	s := Stats{
