@@ -219,7 +219,7 @@ func (p *periodic) extra() func() {
 }
 
 // beginExtra begins a run that is handed out but due at no tick. The plan stays, except that
-// with Delay the next run is a period later at least.
+// with Delay the next run is a period later at least, unless the handle was reset.
 func (p *periodic) beginExtra() bool {
 	w, n := p.wheel, &p.timer.node
 	for {
@@ -228,11 +228,12 @@ func (p *periodic) beginExtra() bool {
 		if !ok || p.missed == Delay && int64(now) < p.soonest.Load() {
 			return false
 		}
-		next := due
-		if p.missed == Delay {
-			next = max(due, w.ticks.ceil(sum(now, p.every())))
-		}
-		if n.Run(due, next) {
+		if p.missed != Delay || int64(due) != p.tick.Load() {
+			if n.Run(due, due) {
+				return true
+			}
+		} else if plan, next := p.next(due, now); n.Run(due, next) {
+			p.planned(plan, next)
 			return true
 		}
 	}

@@ -553,31 +553,45 @@ func TestSetPeriodRacesRuns(t *testing.T) {
 }
 
 // With Delay two runs never begin closer than a period, though the executor refuses the
-// second of them, due at 200 ms, and OnReject starts it elsewhere some time later. It does
-// nothing where another run began less than a period before.
+// second of them, due at 200 ms, and maybe the third, and OnReject starts them elsewhere some
+// time later. It does nothing where another run began less than a period before. A Reset moves
+// the next run nevertheless, with the other policies too.
 func TestDelayCountsFromTheRunElsewhere(t *testing.T) {
 	for _, c := range []struct {
-		after int // the refusal, in milliseconds
-		want  string
+		after   int // the refusal, in milliseconds
+		refused int
+		reset   time.Duration // from 240 ms; 0 is none
+		missed  wheel.Missed
+		want    string
 	}{
-		{0, "a@100 a@200 a@300 a@400 a@500"},
-		{50, "a@100 a@250 a@350 a@450"},
-		{95, "a@100 a@295 a@395 a@495"},
-		{105, "a@100 a@300 a@400 a@500"},
-		{199, "a@100 a@300 a@400 a@500"},
+		{0, 1, 0, wheel.Delay, "a@100 a@200 a@300 a@400 a@500"},
+		{50, 1, 0, wheel.Delay, "a@100 a@250 a@350 a@450"},
+		{95, 1, 0, wheel.Delay, "a@100 a@295 a@395 a@495"},
+		{105, 1, 0, wheel.Delay, "a@100 a@300 a@400 a@500"},
+		{199, 1, 0, wheel.Delay, "a@100 a@300 a@400 a@500"},
+		{130, 2, 0, wheel.Delay, "a@100 a@330 a@430"},
+		{50, 1, 20 * ms, wheel.Delay, "a@100 a@250 a@260 a@360 a@460"},
+		{50, 1, 200 * ms, wheel.Delay, "a@100 a@250 a@440"},
+		{55, 1, 5 * ms, wheel.Delay, "a@100 a@245 a@345 a@445"},
+		{50, 1, 20 * ms, wheel.Skip, "a@100 a@250 a@260 a@360 a@460"},
+		{50, 1, 20 * ms, wheel.CatchUp, "a@100 a@250 a@260 a@360 a@460"},
 	} {
-		t.Run(fmt.Sprint(c.after), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.after, c.refused, c.reset, c.missed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				w := start(t, wheel.Config{Tick: ms, Executor: executor(func(task func()) error {
-					if calls++; calls == 2 {
+					if calls++; calls > 1 && calls <= 1+c.refused {
 						return wheel.ErrPoolFull
 					}
 					go task()
 					return nil
 				}), OnReject: func(task func(), _ error) { time.AfterFunc(time.Duration(c.after)*ms, task) }})
 				r := newRecord(t)
-				must(w.Every(100*ms, wheel.Delay, r.task("a")))
+				h := must(w.Every(100*ms, c.missed, r.task("a")))
+				r.at(240)
+				if c.reset != 0 {
+					check(t, h.Reset(c.reset), "it cannot be reset")
+				}
 				r.at(505)
 				r.want(c.want)
 			})
