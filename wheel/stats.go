@@ -14,7 +14,7 @@ type Stats struct {
 	Fired     uint64 // tasks that were begun or handed to the executor
 	Cancelled uint64 // timeouts that were cancelled, or returned by Stop
 	Rejected  uint64 // tasks, out of Fired, that the executor refused
-	Panics    uint64 // tasks, out of Fired, that panicked or ended the goroutine on the worker
+	Panics    uint64 // panics, and ends of the goroutine, on the worker: of tasks, Execute and OnReject
 
 	// A deadline that lay in the past counts from when it was set.
 	LastLag  time.Duration // from the deadline, a tick, of the latest batch of tasks to its start
