@@ -102,7 +102,7 @@ func (ss *slabs) grow() *slab {
 		ss.table[s.number] = s
 	} else {
 		if len(ss.table) == maxSlabs {
-			panic("bucket: more than 70 billion pending timeouts")
+			panic("bucket: more than 39 billion pending timeouts")
 		}
 		s.number = uint32(len(ss.table))
 		ss.table = append(ss.table, s)

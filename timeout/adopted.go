@@ -255,24 +255,20 @@ func (e *Entry) Ran(queue bool) (name bool) {
 	}
 }
 
-// TakeBack ends what [Entry.Hand] began, and reports whether it did; it does not if the
-// run has begun. A pending entry is set to next unless it was moved from the tick due.
-// Queue and name are as with [Entry.Ran].
-func (e *Entry) TakeBack(due, next Tick, queue bool) (back, name bool) {
+// TakeBack ends what [Entry.Hand] began; it does nothing if the run has begun. Queue and name
+// are as with [Entry.Ran].
+func (e *Entry) TakeBack(queue bool) (name bool) {
 	for {
 		w := word(e.word.Load())
 		if !w.has(busy) || w.has(running) {
-			return false, false
+			return false
 		}
-		new := w &^ busy
-		if w.phase() == pending && w.tick() == due {
-			new = new.withTick(next)
-		}
+		next := w &^ busy
 		if queue {
-			new |= queued
+			next |= queued
 		}
-		if e.swap(w, new) {
-			return true, new&^w&queued != 0
+		if e.swap(w, next) {
+			return next&^w&queued != 0
 		}
 	}
 }

@@ -23,7 +23,8 @@ type Timeout struct {
 //
 // A periodic task is cancelled in any case, and so is one that receives its own timeout: no
 // further run begins, whatever Reset is called afterwards. The result is false if a run was
-// under way, since that run has begun.
+// under way, since that run has begun. For a task that receives its own timeout it is true if
+// that run had already set another one by Reset.
 func (t Timeout) Cancel() bool {
 	return t.entry != nil && t.entry.Cancel(t.life)
 }

@@ -48,7 +48,7 @@ func TestStateDistinguishesExpiredFromCancelled(t *testing.T) {
 		for range 1000 {
 			must(w.Schedule(time.Hour, none))
 		}
-		check(t, ran.State() == timeout.Done && taken.State() == timeout.Done,
+		check(t, ran.State() == wheel.Done && taken.State() == wheel.Done,
 			"with their memory in use they are %v and %v", ran.State(), taken.State())
 	})
 }
@@ -221,6 +221,24 @@ func TestCancelIsFinal(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A task that receives its own timeout has, once it has reset that in a run, another run that can be
+// cancelled, while the first is under way.
+func TestCancelOfTheNextRun(t *testing.T) {
+	each(t, executors, func(t *testing.T, executor func(*testing.T) wheel.Executor) {
+		w, r := start(t, wheel.Config{Tick: ms, Executor: executor(t)}), newRecord(t)
+		h := must(w.ScheduleFunc(10*ms, func(h timeout.Timeout) {
+			r.run("begun")
+			h.Reset(20 * ms)
+			time.Sleep(10 * ms)
+			r.run("ended")
+		}))
+		r.at(15)
+		check(t, h.Cancel() && !h.Cancel() && !h.Reset(ms), "the next run cannot be cancelled, or twice, or is not the last")
+		r.at(1000)
+		r.want("begun@10 ended@20")
+	})
 }
 
 // What Drain has returned does not come back either.

@@ -79,4 +79,4 @@ package wheel
 //
 // Periodic tasks, tasks on executors: periodic.go, executor.go, dispatch.go.
 // Tests: periodic_test.go, executor_test.go.
-// Planted: 103, 104, 105, 106, 109, 115.
+// Planted: 103, 104, 105, 106, 109, 115, 284.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasewheel/leasewheel/timeout"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -103,6 +104,38 @@ func TestLags(t *testing.T) {
 		}
 		log.says(t, "held=10.000001ms", 1)
 		log.says(t, "lag=100.000001ms", 1)
+	})
+}
+
+// A batch is a lag and, if it holds the worker, an overrun also if a task ends it badly, or cancels
+// or moves the first timeouts of the batch behind its own.
+func TestLagsOfBatchesThatAreDisturbed(t *testing.T) {
+	const tasks = 100 // two batches
+	disturb := map[string]func([]timeout.Timeout){
+		"cancel": func(next []timeout.Timeout) { next[0].Cancel(); next[1].Cancel() },
+		"move":   func(next []timeout.Timeout) { next[0].Reset(time.Hour); next[1].Reset(time.Hour) },
+	}
+	for name, end := range endings {
+		disturb[name] = func([]timeout.Timeout) { end() }
+	}
+	each(t, disturb, func(t *testing.T, disturb func([]timeout.Timeout)) {
+		w := start(t, wheel.Config{Tick: ms})
+		handles := make([]timeout.Timeout, tasks)
+		for i := range handles {
+			handles[i] = must(w.Schedule(10*ms, func() {
+				if i == 0 {
+					time.Sleep(second)
+					disturb(handles[64:])
+				}
+			}))
+		}
+		pass(2 * second)
+		var want wheel.Lags
+		want.Add(0)
+		want.Add(second)
+		s := w.Stats()
+		check(t, w.Lags() == want && s.LastLag == second && s.WorstLag == second && s.Overruns == 1,
+			"the numbers are %+v, the lags %+v", s, w.Lags())
 	})
 }
 

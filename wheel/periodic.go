@@ -63,7 +63,7 @@ func (w *Wheel) EveryFunc(first time.Time, period time.Duration, missed Missed, 
 	p.timer.init(w, &p.owner, func() { task(p.timer.Timeout()) })
 	tick := w.tickAt(first)
 	plan := first.Sub(w.ticks.start)
-	if plan <= w.ticks.span(tick-1) {
+	if plan <= w.ticks.elapsed() {
 		plan = w.ticks.span(tick) // it was in the past
 	}
 	return p.start(plan, tick)
@@ -148,28 +148,29 @@ func (p *periodic) expire() {
 	w.current = nil
 }
 
-// revoke implements [revocable]. Without an executor it ends a run on the worker that did not
-// return.
+// revoke implements [revocable]. A refused run begins and ends at once. Without an executor revoke
+// ends a run on the worker that did not return.
 func (p *periodic) revoke() (task func(), ok bool) {
-	if p.wheel.executor == nil {
-		p.timer.node.Ran(false)
+	n := &p.timer.node
+	if p.wheel.executor != nil && !p.begin() {
+		n.TakeBack(false) // cancelled or moved
 		return nil, false
 	}
-	if !p.takeBack() {
-		return nil, false
-	}
-	return p.extra(), true
+	n.Ran(false)
+	return p.extra(), p.wheel.executor != nil
 }
 
 // run is the function that an executor runs. It does nothing unless the task is handed
 // out, as when an executor runs it twice.
-func (p *periodic) run() {
-	if p.begin() {
+func (p *periodic) run() { p.execute(p.begin()) }
+
+// execute runs the task, if its run has begun, and returns it to the worker.
+func (p *periodic) execute(begun bool) {
+	if begun {
+		p.soonest.Store(int64(sum(p.wheel.ticks.elapsed(), p.every())))
 		defer p.ended() // also after runtime.Goexit
 		p.timer.node.Task()()
-		return
-	}
-	if _, name := p.timer.node.TakeBack(0, 0, true); name { // cancelled or moved
+	} else if p.timer.node.TakeBack(true) { // cancelled or moved
 		p.named()
 	}
 }
@@ -185,7 +186,6 @@ func (p *periodic) begin() bool {
 		}
 		plan, tick := p.next(due, now)
 		if n.Run(due, tick) {
-			p.soonest.Store(int64(sum(now, p.every())))
 			p.planned(plan, tick)
 			p.count()
 			return true
@@ -206,41 +206,20 @@ func (p *periodic) named() {
 	w.named(w.shard().inbox.Name(&p.timer.node))
 }
 
-// takeBack counts a run that the executor has refused, and plans the next. It does nothing
-// and returns false if the executor began that run nevertheless.
-func (p *periodic) takeBack() bool {
-	w, n := p.wheel, &p.timer.node
-	now := w.ticks.elapsed()
-	due, _ := n.PendingTick()
-	plan, tick := p.next(due, now)
-	back, _ := n.TakeBack(due, tick, false)
-	if back {
-		p.planned(plan, tick)
-		p.count()
-	}
-	return back
-}
-
 // extra returns the task for [Config.OnReject], which may run it once, on any goroutine
 // and at any time. It does nothing while another run is under way, less than a period after
 // the last one with [Delay], or once the task was cancelled.
 func (p *periodic) extra() func() {
 	var used atomic.Bool
 	return func() {
-		if used.Swap(true) || !p.timer.node.Hand(timeout.MaxTick) { // it is due at no tick
-			return
-		}
-		if p.beginExtra() {
-			defer p.ended()
-			p.timer.node.Task()()
-		} else if _, name := p.timer.node.TakeBack(0, 0, true); name {
-			p.named()
+		if !used.Swap(true) && p.timer.node.Hand(timeout.MaxTick) { // it is due at no tick
+			p.execute(p.beginExtra())
 		}
 	}
 }
 
 // beginExtra begins a run that is handed out but due at no tick. The plan stays, except that
-// with Delay the next run is a period later at least.
+// with Delay the next run is a period later at least, unless the handle was reset.
 func (p *periodic) beginExtra() bool {
 	w, n := p.wheel, &p.timer.node
 	for {
@@ -249,12 +228,12 @@ func (p *periodic) beginExtra() bool {
 		if !ok || p.missed == Delay && int64(now) < p.soonest.Load() {
 			return false
 		}
-		next := due
-		if p.missed == Delay {
-			next = max(due, w.ticks.ceil(sum(now, p.every())))
-		}
-		if n.Run(due, next) {
-			p.soonest.Store(int64(sum(now, p.every())))
+		if p.missed != Delay || int64(due) != p.tick.Load() {
+			if n.Run(due, due) {
+				return true
+			}
+		} else if plan, next := p.next(due, now); n.Run(due, next) {
+			p.planned(plan, next)
 			return true
 		}
 	}

@@ -283,16 +283,21 @@ func TestEveryBegins(t *testing.T) {
 }
 
 // A first run at an instant that is over comes at the next tick, and the plan begins there:
-// also if the instant is the tick that has just come.
+// also if the instant is the tick that has just come, or lies between that and now.
 func TestEveryBeginsWithItsFirstRun(t *testing.T) {
-	for _, past := range []time.Duration{0, 1, ms, 5*ms + 1} {
-		eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
-			time.Sleep(10 * ms)
-			r := newRecord(t)
-			must(w.EveryFunc(r.start.Add(-past), 100*ms, missed, func(timeout.Timeout) { r.run("a") }))
-			r.at(250)
-			r.want("a@1 a@101 a@201")
-		})
+	for _, after := range []time.Duration{0, 500 * time.Microsecond} { // a tick
+		for _, past := range []time.Duration{0, 1, 300 * time.Microsecond, ms, 5*ms + 1} {
+			eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+				time.Sleep(10*ms + after)
+				first := time.Now().Add(-past)
+				r := newRecord(t)
+				r.start = r.start.Add(-after)
+				must(w.EveryFunc(first, 100*ms+500*time.Microsecond, missed, func(timeout.Timeout) { r.run("a") }))
+				r.at(300)
+				r.want(map[wheel.Missed]string{
+					wheel.Skip: "a@1 a@102 a@202", wheel.CatchUp: "a@1 a@102 a@202", wheel.Delay: "a@1 a@102 a@203"}[missed])
+			})
+		}
 	}
 }
 
@@ -317,6 +322,47 @@ func TestRefusedRunsDoNotEndAPeriodicTask(t *testing.T) {
 		r.want("a@10 a@20 a@50 a@60")
 		counts(t, w, "two of six refused", wheel.Stats{Scheduled: 7, Fired: 6, Rejected: 2, Pending: 1})
 	})
+}
+
+// A run that is moved or cancelled while its executor refuses it, or panics, is no refused one: it
+// comes at its new deadline, or never, and OnReject is not called.
+func TestRefusedRunThatWasMoved(t *testing.T) {
+	type change struct {
+		do    func(h timeout.Timeout) bool
+		want  string
+		stats wheel.Stats
+	}
+	changes := map[string]change{
+		"to later": {func(h timeout.Timeout) bool { return h.Reset(30 * ms) }, "a@100 a@230 a@330", wheel.Stats{Scheduled: 4, Fired: 3, Pending: 1}},
+		"at once":  {func(h timeout.Timeout) bool { return h.Reset(0) }, "a@100 a@201 a@301", wheel.Stats{Scheduled: 4, Fired: 3, Pending: 1}},
+		"for good": {timeout.Timeout.Cancel, "a@100", wheel.Stats{Scheduled: 2, Fired: 1, Cancelled: 1}},
+	}
+	for name, missed := range policies {
+		for _, refuse := range []func() error{func() error { return wheel.ErrPoolFull }, func() error { panic("bug") }} {
+			t.Run(name, func(t *testing.T) {
+				each(t, changes, func(t *testing.T, c change) {
+					calls := 0
+					handle := make(chan timeout.Timeout, 1)
+					w := start(t, wheel.Config{Tick: ms, OnReject: func(func(), error) { t.Error("the run was refused") },
+						Executor: executor(func(task func()) error {
+							if calls++; calls == 2 {
+								check(t, c.do(<-handle), "it can neither be moved nor cancelled")
+								return refuse()
+							}
+							go task()
+							return nil
+						})})
+					r := newRecord(t)
+					handle <- must(w.Every(100*ms, missed, r.task("a")))
+					r.at(399)
+					r.want(c.want)
+					synctest.Wait()
+					c.stats.Panics = w.Stats().Panics
+					counts(t, w, "in the end", c.stats)
+				})
+			})
+		}
+	}
 }
 
 // A periodic task survives everything that its executor and OnReject may do with one run.
@@ -507,31 +553,45 @@ func TestSetPeriodRacesRuns(t *testing.T) {
 }
 
 // With Delay two runs never begin closer than a period, though the executor refuses the
-// second of them, due at 200 ms, and OnReject starts it elsewhere some time later. It does
-// nothing where another run began less than a period before.
+// second of them, due at 200 ms, and maybe the third, and OnReject starts them elsewhere some
+// time later. It does nothing where another run began less than a period before. A Reset moves
+// the next run nevertheless, with the other policies too.
 func TestDelayCountsFromTheRunElsewhere(t *testing.T) {
 	for _, c := range []struct {
-		after int // the refusal, in milliseconds
-		want  string
+		after   int // the refusal, in milliseconds
+		refused int
+		reset   time.Duration // from 240 ms; 0 is none
+		missed  wheel.Missed
+		want    string
 	}{
-		{0, "a@100 a@200 a@300 a@400 a@500"},
-		{50, "a@100 a@250 a@350 a@450"},
-		{95, "a@100 a@295 a@395 a@495"},
-		{105, "a@100 a@300 a@400 a@500"},
-		{199, "a@100 a@300 a@400 a@500"},
+		{0, 1, 0, wheel.Delay, "a@100 a@200 a@300 a@400 a@500"},
+		{50, 1, 0, wheel.Delay, "a@100 a@250 a@350 a@450"},
+		{95, 1, 0, wheel.Delay, "a@100 a@295 a@395 a@495"},
+		{105, 1, 0, wheel.Delay, "a@100 a@300 a@400 a@500"},
+		{199, 1, 0, wheel.Delay, "a@100 a@300 a@400 a@500"},
+		{130, 2, 0, wheel.Delay, "a@100 a@330 a@430"},
+		{50, 1, 20 * ms, wheel.Delay, "a@100 a@250 a@260 a@360 a@460"},
+		{50, 1, 200 * ms, wheel.Delay, "a@100 a@250 a@440"},
+		{55, 1, 5 * ms, wheel.Delay, "a@100 a@245 a@345 a@445"},
+		{50, 1, 20 * ms, wheel.Skip, "a@100 a@250 a@260 a@360 a@460"},
+		{50, 1, 20 * ms, wheel.CatchUp, "a@100 a@250 a@260 a@360 a@460"},
 	} {
-		t.Run(fmt.Sprint(c.after), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.after, c.refused, c.reset, c.missed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				w := start(t, wheel.Config{Tick: ms, Executor: executor(func(task func()) error {
-					if calls++; calls == 2 {
+					if calls++; calls > 1 && calls <= 1+c.refused {
 						return wheel.ErrPoolFull
 					}
 					go task()
 					return nil
 				}), OnReject: func(task func(), _ error) { time.AfterFunc(time.Duration(c.after)*ms, task) }})
 				r := newRecord(t)
-				must(w.Every(100*ms, wheel.Delay, r.task("a")))
+				h := must(w.Every(100*ms, c.missed, r.task("a")))
+				r.at(240)
+				if c.reset != 0 {
+					check(t, h.Reset(c.reset), "it cannot be reset")
+				}
 				r.at(505)
 				r.want(c.want)
 			})

@@ -14,7 +14,7 @@ type Stats struct {
 	Fired     uint64 // tasks that were begun or handed to the executor
 	Cancelled uint64 // timeouts that were cancelled, or returned by Stop
 	Rejected  uint64 // tasks, out of Fired, that the executor refused
-	Panics    uint64 // tasks, out of Fired, that panicked or ended the goroutine on the worker
+	Panics    uint64 // panics, and ends of the goroutine, on the worker: of tasks, Execute and OnReject
 
 	// A deadline that lay in the past counts from when it was set.
 	LastLag  time.Duration // from the deadline, a tick, of the latest batch of tasks to its start
@@ -51,8 +51,8 @@ type counters struct {
 	withdrawn atomic.Uint64 // by Stop
 }
 
-// Stats returns the wheel's numbers. It takes about a hundred nanoseconds and
-// never waits for the worker.
+// Stats returns the wheel's numbers. It takes up to a few microseconds and never waits for the
+// worker.
 func (w *Wheel) Stats() Stats {
 	c := &w.counters
 	s := Stats{
@@ -76,33 +76,36 @@ func (w *Wheel) Stats() Stats {
 	return s
 }
 
-// lag records how late a batch begins; at is its start, since the wheel's start. A
-// deadline that was over when it was set counts from when the worker was woken.
-func (w *Wheel) lag(at time.Duration) {
-	tick, pending := w.batch.nodes[0].PendingTick()
-	if !pending || tick > w.ring.now {
-		return // cancelled or moved at the last moment: its lag has no meaning
-	}
-	late := at - max(w.ticks.span(tick), w.since)
-	w.counters.lags.add(max(late, 0))
-	w.counters.lastLag.Store(int64(late))
-	if int64(late) > w.counters.worstLag.Load() {
-		w.counters.worstLag.Store(int64(late))
-	}
-	if late > backlogTicks*w.Tick() {
-		w.warnings.backlog.warn(w.warnings.log,
-			"wheel: the worker falls behind; use fewer or shorter tasks, an Executor, or another wheel",
-			"lag", late, "tick", w.Tick(), "pending", w.Stats().Pending)
+// lag records how late a batch begins. A deadline that was over when it was set counts from
+// when the worker was woken.
+func (w *Wheel) lag() {
+	for _, n := range w.batch.nodes[:w.batch.filled] {
+		tick, pending := n.PendingTick()
+		if !pending || tick > w.ring.now {
+			continue // cancelled or moved meanwhile: its lag has no meaning
+		}
+		late := w.batch.began - max(w.ticks.span(tick), w.since)
+		w.counters.lags.add(max(late, 0))
+		w.counters.lastLag.Store(int64(late))
+		w.counters.worstLag.Store(max(w.counters.worstLag.Load(), int64(late)))
+		if late > backlogTicks*w.Tick() {
+			w.warnings.backlog.warn(w.warnings.log,
+				"wheel: the worker falls behind; use fewer or shorter tasks, an Executor, or another wheel",
+				"lag", late, "tick", w.Tick(), "pending", w.Stats().Pending)
+		}
+		return
 	}
 }
 
-// held records for how long a batch of tasks occupied the worker.
-func (w *Wheel) held(d time.Duration) {
-	if d <= w.Tick() {
+// held records for how long a batch, if there was one, occupied the worker.
+func (w *Wheel) held() {
+	began, now := w.batch.began, w.ticks.elapsed()
+	w.batch.began = now
+	if w.batch.filled == 0 || now-began <= w.Tick() {
 		return
 	}
 	w.counters.overruns.Add(1)
 	w.warnings.overrun.warn(w.warnings.log,
 		"wheel: tasks held the worker for longer than a tick; they must not block, or run on an Executor",
-		"held", d, "tick", w.Tick())
+		"held", now-began, "tick", w.Tick())
 }

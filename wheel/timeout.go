@@ -16,4 +16,5 @@ const (
 	Pending   = timeout.Pending
 	Expired   = timeout.Expired
 	Cancelled = timeout.Cancelled
+	Done      = timeout.Done
 )

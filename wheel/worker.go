@@ -18,7 +18,8 @@ const batchSize = 64
 type batch struct {
 	nodes  [batchSize]*bucket.Node
 	filled int
-	next   int // the first that has not been run
+	next   int           // the first that has not been run
+	began  time.Duration // since the wheel's start
 
 	// The nodes that have been run and are still with the worker. Ended ones go back to
 	// their inboxes. Moved ones, which are timers and nodes with a later tick, go to
@@ -45,8 +46,7 @@ func (w *Wheel) work() {
 	}()
 	w.alarm.open()
 	w.worker.begin()
-	w.finishBatch() // the previous goroutine may have left part of it
-	w.run()
+	w.run() // the previous goroutine may have left part of it
 	for !w.stopping.Load() {
 		w.gather()
 		w.run()
@@ -106,13 +106,13 @@ func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
 
 // run runs the due tasks.
 func (w *Wheel) run() {
-	at := w.ticks.elapsed()
-	for w.fill() {
-		w.lag(at)
+	for {
 		w.finishBatch()
-		now := w.ticks.elapsed()
-		w.held(now - at)
-		at = now
+		w.held()
+		if !w.fill() {
+			return
+		}
+		w.lag()
 	}
 }
 

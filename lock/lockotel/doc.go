@@ -24,16 +24,16 @@
 //
 // # Spans
 //
-// All spans are children of the span in the caller's context, and are recorded when they end:
+// All spans descend from the span in the caller's context, and are recorded when they end:
 //
 //	lock.acquire  from the call to its result
 //	lock.wait     in lock.acquire: the time in this process's queue, if there was any
 //	lock.hold     from the grant to the last unlock, or to the loss
 //	lock.lose     in lock.hold: the moment of a loss
 //
-// They have the attributes leasewheel.locker, leasewheel.lock.kind, leasewheel.lock.name and
-// leasewheel.outcome. After a failure and after a loss, error.type says why, and the status is
-// an error; a refusal is none.
+// Those of acquisitions and holds have the attributes leasewheel.locker, leasewheel.lock.kind,
+// leasewheel.lock.name and leasewheel.outcome. After a failure and after a loss, error.type is
+// the reason, and the status is an error; a refusal is none.
 package lockotel
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted

@@ -39,14 +39,17 @@ func TestSources(t *testing.T) {
 		func() []string { return labelValues(t, c, "leasewheel_leases_held", "watchdog") })
 }
 
-// The waits and holds of a removed locker are gone, and those of others are not.
+// The waits and holds of a removed locker are gone, though it has another name, and those of
+// others are not.
 func TestRemovedLocker(t *testing.T) {
 	c := New(Config{})
 	server := locktest.Start(t)
 	locker := func(name string) func() {
 		l := server.Locker(t, exportertest.Patient(c.Observer(name)))
 		require.NoError(t, l.Mutex(name).Do(t.Context(), func(context.Context) error { return nil }))
-		return c.AddLocker(name, l)
+		remove := c.AddLocker(name, l)
+		c.AddLocker("also "+name, l)
+		return remove
 	}
 	remove := locker("a")
 	locker("b")

@@ -6,21 +6,22 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
-func TestSourcesAreExportedOnce(t *testing.T) {
-	var s sources[int]
-	s.add("x", "a", 1)
-	s.add("x", "again", 1)
-	s.add("x", "b", 2)
-	assert.Equal(t, sources[int]{{"a", 1, 2}, {"b", 2, 1}}, s)
-	assert.PanicsWithValue(t, "x: another one called b was added before", func() { s.add("x", "b", 3) })
-	s.remove(1)
-	assert.True(t, s.has("a"))
-	assert.False(t, s.has("again"))
-	s.remove(1)
-	assert.False(t, s.has("a"))
-	assert.True(t, s.has("b"))
+func TestWheelsAreExportedOnce(t *testing.T) {
+	s := New("x")
+	a, b := new(wheel.Wheel), new(wheel.Wheel)
+	remove := s.AddWheel("a", a)
+	again := s.AddWheel("again", a)
+	s.AddWheel("b", b)
+	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", 2}, b: {"b", 1}}, s.wheels)
+	assert.PanicsWithValue(t, "x: another one called b was added before", func() { s.AddWheel("b", new(wheel.Wheel)) })
+	remove()
+	remove()
+	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", 1}, b: {"b", 1}}, s.wheels)
+	again()
+	assert.Equal(t, map[*wheel.Wheel]*exported{b: {"b", 1}}, s.wheels)
 }
 
 func TestLabelsAreBounded(t *testing.T) {

@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -18,25 +17,34 @@ type Sources struct {
 	exporter string // begins the texts of panics
 
 	mu        sync.Mutex
-	lockers   sources[*lock.Locker]      // guarded by mu
-	watchdogs sources[*renewal.Watchdog] // guarded by mu; those that are no locker's
-	wheels    sources[*wheel.Wheel]      // guarded by mu
+	lockers   map[string]*lock.Locker      // by label; guarded by mu
+	watchdogs map[string]*renewal.Watchdog // by label; guarded by mu; those that are no locker's
+	wheels    map[*wheel.Wheel]*exported   // guarded by mu
+}
+
+// exported is how a wheel is exported: once, however often it was added.
+type exported struct {
+	label string
+	uses  int
 }
 
 // New returns the sources of an exporter that has none.
-func New(exporter string) *Sources { return &Sources{exporter: exporter} }
+func New(exporter string) *Sources {
+	return &Sources{exporter: exporter, lockers: make(map[string]*lock.Locker),
+		watchdogs: make(map[string]*renewal.Watchdog), wheels: make(map[*wheel.Wheel]*exported)}
+}
 
 // AddLocker adds a locker with its watchdog and its wheel. It panics if the name is in use, as
-// the other methods do. gone is called with the label once no locker has it, and may be nil.
+// the other methods do. gone is called with the label once the locker is removed, and may be nil.
 func (s *Sources) AddLocker(name string, l *lock.Locker, gone func(label string)) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	label := s.free(name)
-	s.wheels.add(s.exporter, label, l.Wheel())
-	s.lockers.add(s.exporter, label, l)
+	s.use(label, l.Wheel())
+	s.lockers[label] = l
 	return s.remover(func() {
-		s.wheels.remove(l.Wheel())
-		if s.lockers.remove(l); gone != nil && !s.lockers.has(label) {
+		s.drop(l.Wheel())
+		if delete(s.lockers, label); gone != nil {
 			gone(label)
 		}
 	})
@@ -46,25 +54,49 @@ func (s *Sources) AddLocker(name string, l *lock.Locker, gone func(label string)
 func (s *Sources) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watchdogs.add(s.exporter, s.free(name), w)
-	return s.remover(func() { s.watchdogs.remove(w) })
+	label := s.free(name)
+	s.watchdogs[label] = w
+	return s.remover(func() { delete(s.watchdogs, label) })
 }
 
 // AddWheel adds a wheel. One that was added before keeps its label.
 func (s *Sources) AddWheel(name string, w *wheel.Wheel) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wheels.add(s.exporter, Label(name), w)
-	return s.remover(func() { s.wheels.remove(w) })
+	s.use(Label(name), w)
+	return s.remover(func() { s.drop(w) })
 }
 
 // free returns a name as a label. It panics if a locker or a watchdog has that: both have leases.
 func (s *Sources) free(name string) (label string) {
 	label = Label(name)
-	if s.lockers.has(label) || s.watchdogs.has(label) {
+	if s.lockers[label] != nil || s.watchdogs[label] != nil {
 		panic(s.exporter + ": a locker or watchdog called " + label + " was added before")
 	}
 	return label
+}
+
+// use adds one use of a wheel. It panics if another one has the label.
+func (s *Sources) use(label string, w *wheel.Wheel) {
+	if e := s.wheels[w]; e != nil {
+		e.uses++
+		return
+	}
+	for _, e := range s.wheels {
+		if e.label == label {
+			panic(s.exporter + ": another one called " + label + " was added before")
+		}
+	}
+	s.wheels[w] = &exported{label, 1}
+}
+
+// drop removes one use of a wheel that was added.
+func (s *Sources) drop(w *wheel.Wheel) {
+	if e := s.wheels[w]; e.uses > 1 {
+		e.uses--
+		return
+	}
+	delete(s.wheels, w)
 }
 
 // remover returns a function that calls f once, with mu held.
@@ -95,51 +127,15 @@ func (s *Sources) Read() Reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := Reading{make(map[string]observe.Stats), make(map[string]renewal.Stats), make(map[string]WheelStats)}
-	for _, l := range s.lockers {
-		stats := l.of.Stats()
-		r.Lockers[l.label], r.Leases[l.label] = stats, stats.Leases
+	for label, l := range s.lockers {
+		stats := l.Stats()
+		r.Lockers[label], r.Leases[label] = stats, stats.Leases
 	}
-	for _, w := range s.watchdogs {
-		r.Leases[w.label] = w.of.Stats()
+	for label, w := range s.watchdogs {
+		r.Leases[label] = w.Stats()
 	}
-	for _, w := range s.wheels {
-		r.Wheels[w.label] = WheelStats{w.of.Stats(), w.of.Tick(), w.of.Lags()}
+	for w, e := range s.wheels {
+		r.Wheels[e.label] = WheelStats{w.Stats(), w.Tick(), w.Lags()}
 	}
 	return r
-}
-
-// source is something with statistics, and its label.
-type source[T comparable] struct {
-	label string
-	of    T
-	uses  int
-}
-
-// sources are exported once each, however often they were added.
-type sources[T comparable] []source[T]
-
-// add adds one use of a source. It panics if another one has the label.
-func (s *sources[T]) add(exporter, label string, of T) {
-	for i := range *s {
-		switch have := &(*s)[i]; {
-		case have.of == of:
-			have.uses++
-			return
-		case have.label == label:
-			panic(exporter + ": another one called " + label + " was added before")
-		}
-	}
-	*s = append(*s, source[T]{label: label, of: of, uses: 1})
-}
-
-// remove removes one use of a source that was added.
-func (s *sources[T]) remove(of T) {
-	i := slices.IndexFunc(*s, func(have source[T]) bool { return have.of == of })
-	if (*s)[i].uses--; (*s)[i].uses == 0 {
-		*s = slices.Delete(*s, i, i+1)
-	}
-}
-
-func (s sources[T]) has(label string) bool {
-	return slices.ContainsFunc(s, func(have source[T]) bool { return have.label == label })
 }

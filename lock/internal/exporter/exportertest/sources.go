@@ -13,8 +13,8 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// Sources checks that a source which was added is exported until it is removed, and one
-// that was added several times once, under its first name, until it is removed as often.
+// Sources checks that a source is exported under each name that it was added by until that is
+// removed, and a wheel once, under its first name, until it is removed as often as added.
 // wheels and watchdogs return the sorted names of those that are exported.
 func Sources(t *testing.T, e Exporter, wheels, watchdogs func() []string) {
 	t.Helper()
@@ -45,9 +45,14 @@ func Sources(t *testing.T, e Exporter, wheels, watchdogs func() []string) {
 	assert.Panics(t, func() { e.AddWatchdog("a", dog) })
 	assert.Panics(t, func() { e.AddWheel("a", newWheel()) })
 
+	removeTwice, removeAgain := e.AddLocker("twice", a), e.AddWatchdog("again", dog)
+	assert.Equal(t, []string{"a", "again", "b", "dog", "own", "twice"}, watchdogs())
 	removeA()
 	removeA() // once more changes nothing
 	removeDog()
+	assert.Equal(t, []string{"again", "b", "own", "twice"}, watchdogs())
+	removeTwice()
+	removeAgain()
 	assert.Equal(t, []string{"b", "own"}, watchdogs())
 	removeOwn()
 	assert.Equal(t, []string{"a"}, wheels())
