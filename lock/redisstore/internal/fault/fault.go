@@ -30,8 +30,7 @@ var (
 	ErrTooOld        = errors.New("the server is too old, or hides a command")
 	ErrCrossSlot     = errors.New("the lock's keys are not in one slot")
 	ErrDamaged       = errors.New("the lock's fencing counter is damaged")
-
-	ErrUnreplicated = errors.New("too few replicas have the lock")
+	ErrUnreplicated  = errors.New("too few replicas have the lock")
 )
 
 // class is a class of refusals.
