@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
@@ -21,6 +22,8 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 		"Redis 5.0 ends with a space":      script + "@user_script:18: ERR syntax error ",
 		"Redis 6.0 lacks a command":        script + "@user_script:3: @user_script: 3: Unknown Redis command called from Lua script",
 		"Redis 6.0 knows fewer arguments":  script + "@user_script:3: @user_script: 3: Wrong number of args calling Redis command From Lua script",
+		"Valkey lacks a command":           "ERR Unknown command called from script script: on @user_script:59.",
+		"Valkey knows fewer arguments":     "ERR Wrong number of args calling command from script script: on @user_script:59.",
 		"a compatible server says it bare": "ERR syntax error",
 		"a server hides EVAL":              "ERR unknown command 'eval', with args beginning with: 'secret'",
 	} {
@@ -39,6 +42,16 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 			assert.ErrorContains(t, err, strings.TrimSpace(command))
 			assert.NotContains(t, err.Error(), "secret")
 		})
+	}
+}
+
+// A real server that hides a command gets the same error; each kind of server refuses in words of its own.
+func TestServerThatHidesACommand(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"evalsha", "time", "pexpire"} {
+		server := redistest.Start(t, redistest.Config{Directives: []string{"rename-command " + command + ` ""`}})
+		_, err := locker(t, server.Client(t), lock.Config{RequestTimeout: answersWithin}).Mutex("a").TryLock(t.Context())
+		isFault(t, err, redisstore.ErrTooOld)
 	}
 }
 

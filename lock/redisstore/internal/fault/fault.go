@@ -30,8 +30,7 @@ var (
 	ErrTooOld        = errors.New("the server is too old, or hides a command")
 	ErrCrossSlot     = errors.New("the lock's keys are not in one slot")
 	ErrDamaged       = errors.New("the lock's fencing counter is damaged")
-
-	ErrUnreplicated = errors.New("too few replicas have the lock")
+	ErrUnreplicated  = errors.New("too few replicas have the lock")
 )
 
 // class is a class of refusals.
@@ -164,7 +163,7 @@ func classOf(text string) class {
 		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
 		return faults["NOPERM"]
-	case strings.Contains(rest, "attempted to access a non local key"): // which only the script names
+	case strings.Contains(rest, "access a non local key"): // which only the script names
 		return class{err: ErrCluster, ofKey: true, passing: true, midway: true, advice: "the slot is being moved"}
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
@@ -179,10 +178,11 @@ func classOf(text string) class {
 // tooOld reports whether a refusal is for a command that the server does not know in this
 // form. The scripts make no syntax errors, so the server is old.
 func tooOld(text string) bool {
+	text = strings.ReplaceAll(text, " Redis command", " command") // as Valkey has it
 	return strings.HasPrefix(text, "ERR unknown command") ||
 		strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
-		strings.Contains(text, "Unknown Redis command called from") ||
-		strings.Contains(text, "Wrong number of args calling Redis command")
+		strings.Contains(text, "Unknown command called from") ||
+		strings.Contains(text, "Wrong number of args calling command")
 }
 
 // Silent reports whether the error is a missing answer.

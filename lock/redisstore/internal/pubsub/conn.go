@@ -184,8 +184,8 @@ func (cn *conn) answered(k kind, name string) {
 }
 
 // refused ends the subscriptions of the oldest request, which the user has no right to, or whose
-// slot belongs to another node. The others on the conn are not affected. It reports whether the
-// refusal is explained.
+// slot belongs to another node. The others on the conn are not affected. A ping is answered by its
+// refusal. It reports whether the refusal is explained.
 func (cn *conn) refused(err error) bool {
 	s := cn.subscriber
 	redirected := errors.Is(err, fault.ErrCluster)
@@ -194,7 +194,7 @@ func (cn *conn) refused(err error) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind != subscribe {
+	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind == unsubscribe {
 		return redirected // of a channel to be left: the server has dropped it with its slot, before
 	}
 	names := cn.requests[0].names
@@ -310,6 +310,7 @@ func (cn *conn) read() {
 	<-cn.begun
 	for {
 		message, err := cn.pubsub.Receive(Offline)
+		cn.received.Store(true)
 		if _, refusal := errors.AsType[redis.Error](err); refusal && cn.refused(fault.Classify(err)) {
 			continue
 		}
@@ -317,7 +318,6 @@ func (cn *conn) read() {
 			cn.breakDown(err)
 			return
 		}
-		cn.received.Store(true)
 		switch m := message.(type) {
 		case *redis.Pong:
 			cn.subscriber.mu.Lock()

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -294,8 +295,8 @@ func confirmation(request string, channels int) string {
 	return fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n", len(kind), kind, len(channel), channel, channels)
 }
 
-// scripted returns a client of a server that answers by reply to the requests of subscriptions, and
-// the work of that server.
+// scripted returns a client of a server that answers by reply to pings and the requests of
+// subscriptions, and the work of that server.
 func scripted(reply func(request string) string) (*redis.Client, *sync.WaitGroup) {
 	serve := func(c net.Conn) {
 		command := ""
@@ -305,7 +306,7 @@ func scripted(reply func(request string) string) (*redis.Client, *sync.WaitGroup
 			case line == "hello":
 				answer = "-ERR unknown command\r\n"
 			case line == "ping":
-				answer = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+				answer = cmp.Or(reply(line), "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 			case strings.HasSuffix(line, "subscribe"):
 				command = line + " "
 			case command != "" && line[0] != '$':
@@ -348,6 +349,34 @@ func TestRefusedByTheClusterIsRequestedRarely(t *testing.T) {
 		assert.Greater(t, requests.Load(), int32(30))
 		assert.Less(t, requests.Load(), int32(300))
 		sub.Close()
+		s.Close()
+		require.NoError(t, client.Close())
+		served.Wait()
+	})
+}
+
+// A refusal answers a ping, too: while the server cannot save its data, or the user may not ping, it
+// refuses all of them, and the connection is kept.
+func TestRefusedPingEndsNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pings, woken atomic.Int32
+		client, served := scripted(func(request string) string {
+			if request == "ping" {
+				pings.Add(1)
+				return "-MISCONF Redis is configured to save RDB snapshots\r\n"
+			}
+			return confirmation(request, 1)
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(err error) { assert.NoError(t, err) })
+		for _, name := range []string{"a", "b"} { // the second one is confirmed after the refusals
+			_, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: name}}}, func(driver.Notice) { woken.Add(1) })
+			require.NoError(t, err)
+			if name == "a" {
+				time.Sleep(time.Minute)
+				assert.Greater(t, pings.Load(), int32(5))
+			}
+		}
+		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 		s.Close()
 		require.NoError(t, client.Close())
 		served.Wait()
