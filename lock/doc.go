@@ -137,8 +137,8 @@ package lock
 // Planted: 134.
 //
 // Deferred functions: deferred.go, deferral.go.
-// Tests: deferred_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198.
+// Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
+// Planted: 198, 309.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go.
@@ -154,7 +154,7 @@ package lock
 // lock/redisstore/internal/lua/fair_keep.lua, lock/redisstore/internal/lua/fair_queue.lua,
 // lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173, 290.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.
