@@ -27,7 +27,8 @@
 //
 // The owner of a lock is a context, since Go has no thread ids: every context derived from
 // [Lease.Context] carries the ownership. Locking the same name with it raises the hold
-// count instead of waiting. All methods are safe for concurrent use.
+// count instead of waiting; the Options stay those of the first. All methods are safe for
+// concurrent use.
 //
 // # When the store does not answer
 //
