@@ -135,7 +135,9 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 		r.err = a.refused(r.grant.Answer, nil)
 		a.abandonUnknown()
 	case r.grant.Reserved > 0:
-		r.grant.handOff = l.beginHandOff(a, r.grant)
+		l.mu.Lock()
+		r.grant.handOff = l.queue(queueOf(a.hold)).beginHandOff(a, r.grant)
+		l.mu.Unlock()
 	}
 	return r, false
 }

@@ -49,7 +49,32 @@ const (
 // f is not called. After a MaxWait of 0 the lock is requested once, when there is a slot. Go
 // panics if f is nil.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
-	return m.deferred(ctx, m.maxWait.limit(), f)
+	if f == nil {
+		panic("lock: Go: the function is nil")
+	}
+	l, wait := m.locker, m.maxWait.limit()
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	d := &Deferred{mutex: m, f: f, done: make(chan struct{})}
+	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
+	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
+	d.task.deferred = d
+	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
+		d.own = o
+	} else if err := m.setHold(&d.acquisition); err != nil {
+		return nil, err
+	}
+	if err := l.deferral.enter(); err != nil {
+		return nil, err
+	}
+	d.limit(ctx, wait)
+	if err := d.start(); err != nil {
+		l.deferral.leave()
+		d.release()
+		return nil, err
+	}
+	return d, nil
 }
 
 // Done is closed after f and its Unlock, or if f will not be called.
@@ -87,36 +112,6 @@ func (d *Deferred) Cancel() bool {
 	d.end(ErrCancelled)
 	d.giveUp()
 	return true
-}
-
-// deferred enqueues a function for the lock.
-func (m *Mutex) deferred(ctx context.Context, wait time.Duration, f func(ctx context.Context) error) (*Deferred, error) {
-	if f == nil {
-		panic("lock: Go: the function is nil")
-	}
-	l := m.locker
-	if err := m.ready(ctx); err != nil {
-		return nil, err
-	}
-	d := &Deferred{mutex: m, f: f, done: make(chan struct{})}
-	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
-	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
-	d.task.deferred = d
-	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
-		d.own = o
-	} else if err := m.setHold(&d.acquisition); err != nil {
-		return nil, err
-	}
-	if err := l.deferral.enter(); err != nil {
-		return nil, err
-	}
-	d.limit(ctx, wait)
-	if err := d.start(); err != nil {
-		l.deferral.leave()
-		d.release()
-		return nil, err
-	}
-	return d, nil
 }
 
 // limit creates the acquisition's contexts, whose end ends the waiting.

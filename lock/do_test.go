@@ -85,6 +85,44 @@ func TestDo(t *testing.T) {
 	})
 }
 
+// The Unlock after a function has time of its own, also if the caller's context ends during it.
+func TestUnlockAfterAFunctionOutlastsItsContext(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	slowly := func(ctx context.Context, do func() error) error {
+		select {
+		case <-time.After(slow):
+			return do()
+		case <-ctx.Done():
+			return unavailable{}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l := locker(t, &faulty{Store: server.Store(t), release: slowly}, lock.Config{})
+		m := l.Mutex("a").With(lock.Options{MinHold: time.Minute})
+		for name, run := range map[string]func(ctx context.Context, f func(context.Context) error) error{
+			"Do":        m.Do,
+			"Do of All": lock.All(m, l.Mutex("b")).Do,
+			"Go": func(ctx context.Context, f func(context.Context) error) error {
+				d, err := m.Go(ctx, f)
+				require.NoError(t, err)
+				return d.Wait(t.Context())
+			},
+		} {
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.NoError(t, run(ctx, func(ctx context.Context) error {
+				time.Sleep(time.Second - slow/2)
+				return ctx.Err()
+			}), name)
+			lease := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+			require.GreaterOrEqual(t, time.Since(begin), time.Minute)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
 // MaxWait limits the wait, not the function.
 func TestMaxWaitDoesNotLimitTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

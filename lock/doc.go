@@ -27,7 +27,8 @@
 //
 // The owner of a lock is a context, since Go has no thread ids: every context derived from
 // [Lease.Context] carries the ownership. Locking the same name with it raises the hold
-// count instead of waiting. All methods are safe for concurrent use.
+// count instead of waiting; the Options stay those of the first. All methods are safe for
+// concurrent use.
 //
 // # When the store does not answer
 //
@@ -137,8 +138,8 @@ package lock
 // Planted: 134.
 //
 // Deferred functions: deferred.go, deferral.go.
-// Tests: deferred_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198.
+// Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
+// Planted: 198, 309.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go.
@@ -154,7 +155,7 @@ package lock
 // lock/redisstore/internal/lua/fair_keep.lua, lock/redisstore/internal/lua/fair_queue.lua,
 // lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173, 290.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.

@@ -52,6 +52,45 @@ func (f *fairQueue) isServed(within time.Duration, order ...string) {
 	assert.Equal(f, order, f.served)
 }
 
+// A fair lock and the mutex of its name are one lock: the context of one's holder takes the other
+// once more, beside waiters, and All takes both.
+func TestFairLockIsTheMutexOfItsName(t *testing.T) {
+	stores := map[string]func(t *testing.T) driver.Store{
+		"memory": func(t *testing.T) driver.Store { return locktest.StartMemory(t).Store(t) },
+		"Redis":  func(t *testing.T) driver.Store { return locktest.Start(t).Store(t) },
+	}
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := start(t)
+				l, other := locker(t, store, lock.Config{}), locker(t, store, lock.Config{})
+				for _, pair := range [][2]*lock.Mutex{{l.Mutex("a"), l.Fair("a")}, {l.Fair("a"), l.Mutex("a")}} {
+					outer := mustLock(t, pair[0])
+					var waiters sync.WaitGroup
+					for _, m := range []*lock.Mutex{l.Fair("a"), other.Mutex("a"), other.Fair("a")} {
+						waiters.Go(func() { assert.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil })) })
+					}
+					time.Sleep(time.Second)
+					inner, err := pair[1].MaxWait(time.Second).Lock(outer.Context())
+					require.NoError(t, err)
+					require.Equal(t, outer.Token(), inner.Token())
+					require.NoError(t, outer.Unlock(t.Context()))
+					deferred, err := pair[0].Go(inner.Context(), func(context.Context) error { return nil })
+					require.NoError(t, err)
+					require.NoError(t, deferred.Wait(t.Context()))
+					require.NoError(t, inner.Unlock(t.Context()))
+					waiters.Wait()
+
+					both, err := lock.All(pair[0], l.Mutex("b"), pair[1]).TryLock(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, both.Tokens()[0], both.Tokens()[2])
+					require.NoError(t, both.Unlock(t.Context()))
+				}
+			})
+		})
+	}
+}
+
 // Idle waiters of one process cost the server what their first one costs, and one request for
 // each 500 of them, however many they are.
 func TestIdleFairWaitersCostWhatTheirHeadCosts(t *testing.T) {
@@ -506,8 +545,8 @@ func TestFairHandle(t *testing.T) {
 	require.NoError(t, err)
 	again, err := m.TryLock(lease.Context())
 	require.NoError(t, err)
-	_, err = l.Mutex("a").TryLock(lease.Context())
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "the mutex of the same name is another handle's to own")
+	_, err = l.Mutex("a").TryLock(t.Context())
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "the mutex of the same name is held")
 	require.NoError(t, again.Unlock(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))
 	_, err = l.Fair("a{b").Lock(t.Context())

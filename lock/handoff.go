@@ -21,14 +21,8 @@ type handOff struct {
 	by    time.Time // no hand-off after that
 }
 
-// beginHandOff begins the hand-off of a grant for which the store reserved tokens.
-func (l *Locker) beginHandOff(a *acquisition, g grant) *handOff {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queue(queueOf(a.hold)).beginHandOff(a, g)
-}
-
-// beginHandOff is that of [Locker] for a caller that holds locker.mu.
+// beginHandOff begins the hand-off of a grant for which the store reserved tokens. The caller
+// holds locker.mu.
 func (q *queue) beginHandOff(a *acquisition, g grant) *handOff {
 	q.handOff = &handOff{queue: q, left: g.Reserved, by: time.Now().Add(cmp.Or(a.options.PassFor, defaultPassFor))}
 	return q.handOff

@@ -106,7 +106,7 @@ func (l *Lease) unlock(limitOf func(*Locker) limit, used bool) error {
 
 // use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].
 func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
-	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
+	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
 	held, cancel := l.Within(ctx)
 	defer cancel()
 	return f(held)
@@ -115,12 +115,8 @@ func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err 
 // Within returns a context derived from ctx that also carries the ownership and ends when the
 // lease does. Call the function when the work is done.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return within(l.holding.with(ctx), l.holding.state().Context())
-}
-
-// within returns a context derived from ctx that also ends with held.
-func within(ctx, held context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	held := l.holding.state().Context()
+	ctx, cancel := context.WithCancelCause(l.holding.with(ctx))
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	if held.Err() != nil {
 		cancel(context.Cause(held)) // before it returns

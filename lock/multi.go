@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 )
 
 // Multi is a handle on several locks that are taken together, all or none. They are acquired
@@ -67,7 +68,7 @@ func (m *Multi) validate() error {
 
 // is reports whether both are handles on one lock, with one ownership.
 func (m *Mutex) is(other *Mutex) bool {
-	return m.locker == other.locker && m.kind == other.kind && m.name == other.name
+	return reentry.KeyOf(m.locker, m.kind, m.name) == reentry.KeyOf(other.locker, other.kind, other.name)
 }
 
 // blocks reports whether a holder of m might wait for itself to get other. It cannot detect

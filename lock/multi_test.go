@@ -31,7 +31,6 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 	for name, members := range map[string][]*lock.Mutex{
 		"nothing":                            nil,
 		"both sides of a read-write lock":    {rw.Read(), rw.Write()},
-		"a mutex and a fair lock":            {one.Mutex("a"), one.Mutex("b"), one.Fair("a")},
 		"two clients of one store":           {one.Mutex("a"), two.Mutex("a")},
 		"a mutex and a side of another kind": {rw.Read(), two.Mutex("a")},
 		"a permit twice":                     {permit, permit},

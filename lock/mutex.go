@@ -147,7 +147,7 @@ func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.
 func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
-	o, _ := ctx.Value(reentry.Key{Locker: l, Kind: kind, Name: name}).(*ownership)
+	o, _ := ctx.Value(reentry.KeyOf(l, kind, name)).(*ownership)
 	return o
 }
 

@@ -106,7 +106,7 @@ func (o *ownership) with(ctx context.Context) context.Context {
 	if !kinds[o.kind].reentrant {
 		return ctx
 	}
-	return context.WithValue(ctx, reentry.Key{Locker: o.locker, Kind: o.kind, Name: o.name()}, o)
+	return context.WithValue(ctx, reentry.KeyOf(o.locker, o.kind, o.name()), o)
 }
 
 // reacquire takes the lock once more. It returns nil and no error if an Unlock has ended

@@ -14,9 +14,9 @@ import (
 // packageName is the prefix of error texts.
 const packageName = "lock"
 
-// Shutdown closes the locker gracefully. Waiting and new acquisitions return [ErrClosed]. As
-// long as ctx lives, it waits until every lock is unlocked, every running deferred function
-// has returned, and every abandoned hold is released; leases are renewed meanwhile. Then it
+// Shutdown closes the locker gracefully. Calls other than Unlock, Discard and Release return
+// [ErrClosed]. As long as ctx lives, it renews leases, and waits until every lock is unlocked,
+// every running deferred function has returned, and every abandoned hold is released. Then it
 // closes the locker. Called by a holder, a hook or a deferred function, it waits for itself.
 //
 // If ctx ends first, the remaining leases are lost, with [renewal.Closed] as the cause, and

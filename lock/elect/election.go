@@ -117,7 +117,7 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 // withoutMutex returns ctx without an ownership of the election's mutex, with which a candidate would
 // lead at once, beside the owner and in its term.
 func (e *Election) withoutMutex(ctx context.Context) context.Context {
-	return context.WithValue(ctx, reentry.Key{Locker: e.locker, Kind: driver.KindMutex, Name: e.mutex.Name()}, nil)
+	return context.WithValue(ctx, reentry.KeyOf(e.locker, driver.KindMutex, e.mutex.Name()), nil)
 }
 
 // pause waits for a second, or until ctx ends.

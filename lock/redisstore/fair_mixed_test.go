@@ -236,3 +236,34 @@ func TestDeadWaiterBehindBriefThreads(t *testing.T) {
 		}
 	})
 }
+
+// A thread of Redisson before 3.32 that has waited for longer than the lease it saw waits for a
+// message. A waiter of ours behind it sends that, once it finds the lock free: the holder has died.
+func TestBlockedThreadIsWoken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		admin, l := server.Client(t), server.Locker(t, lock.Config{Poll: time.Hour})
+		thread := &redissonThread{t, server.Client(t), java + ":1"}
+		_ = mustLockFair(t, server.Locker(t, lock.Config{}))
+		require.False(t, thread.lock(redissonWait))
+		got := make(chan *lock.Lease, 2)
+		for n := range 2 {
+			go send(got, func() *lock.Lease { return mustLockFair(t, l) })
+			awaitQueue(t, admin, n+2)
+		}
+		time.Sleep(time.Minute) // until both are idle
+		hears := admin.Subscribe(t.Context(), fairChannel+":"+thread.owner)
+		defer hears.Close()
+		_, err := hears.Receive(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, admin.Del(t.Context(), "orders").Err())
+		_, err = hears.ReceiveTimeout(t.Context(), 5*time.Second)
+		require.NoError(t, err)
+		require.True(t, thread.lock(redissonWait))
+		thread.unlock()
+		for range 2 {
+			require.NoError(t, (<-got).Unlock(t.Context()))
+		}
+	})
+}

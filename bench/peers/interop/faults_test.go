@@ -71,6 +71,10 @@ func TestFrozenHolder(t *testing.T) {
 					require.NotEqual(t, "0", h.do(k.kind, "lock", k.holder, names[k.kind], never, renewed))
 					granted[k.kind] = w.begin(k.kind, "lock", k.waiter, names[k.kind], forever, renewed)
 				}
+				s.queued(t, names["fair"], 1)
+				behind := open(t, golang(t), s.address) // it wakes a thread that waits without a limit
+				last := behind.begin("behind", "lock", "fair", names["fair"], forever, renewed)
+				s.queued(t, names["fair"], 2)
 				require.NoError(t, h.command.Process.Signal(syscall.SIGSTOP))
 				for _, k := range locks {
 					require.NoError(t, await(t, granted[k.kind]).err)
@@ -83,6 +87,8 @@ func TestFrozenHolder(t *testing.T) {
 					assert.Equal(t, before, s.keys.HGetAll(t.Context(), names[k.kind]).Val(), k.kind)
 					w.do(k.kind, "unlock", k.waiter, names[k.kind])
 				}
+				require.NoError(t, await(t, last).err)
+				behind.do("behind", "unlock", "fair", names["fair"])
 			})
 		}
 	})

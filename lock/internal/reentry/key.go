@@ -4,9 +4,17 @@ package reentry
 
 import "github.com/leasewheel/leasewheel/lock/driver"
 
-// Key is the context key of an ownership.
+// Key is the context key of an ownership; see [KeyOf].
 type Key struct {
-	Locker any
-	Kind   driver.Kind
-	Name   string
+	locker any
+	kind   driver.Kind
+	name   string
+}
+
+// KeyOf returns the key of a lock's ownership. A fair lock is the mutex of its name.
+func KeyOf(locker any, kind driver.Kind, name string) Key {
+	if kind == driver.KindFair {
+		kind = driver.KindMutex
+	}
+	return Key{locker, kind, name}
 }

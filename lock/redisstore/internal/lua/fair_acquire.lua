@@ -76,7 +76,8 @@ if left == -2 and not more and (not head or head == owner) then
   leaveToTheirs(list, timeouts, places, now)
   return granted
 end
-if left == -2 and dropped then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
+-- A thread of Redisson before 3.32 whose holder was renewed and then died awaits a message.
+if left == -2 and (dropped or not isOurs(head)) then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
 if wait == 0 then return {0, more and 1 or left} end
 
 if not queued then

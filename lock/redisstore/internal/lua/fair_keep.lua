@@ -6,8 +6,8 @@
 -- ARGV  1 how long the places are kept in ms
 --       2 and more: the waiters
 -- returns  the numbers of those that are to send a request of their own, from 1: each that
---          the queue does not have; the head; and if that is dead, or there is none, the
---          first whose place was kept
+--          the queue does not have; the head; and if that is dead, Redisson's while the
+--          lock is free, or missing, the first whose place was kept
 
 -- include: deadline.lua
 -- include: milliseconds.lua
@@ -15,7 +15,7 @@
 -- include: fair_queue.lua
 
 local lock, list, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now, wait = milliseconds(), tonumber(table.remove(ARGV, 1))
+local now, wait, left = milliseconds(), tonumber(table.remove(ARGV, 1)), redis.call('pttl', lock)
 
 local ask, kept, entries, numbers = {}, {}, {}, {}
 local firstKept, expired
@@ -34,11 +34,11 @@ end
 if #kept == 0 then return ask end
 if expired then spare(places, now, wait) end
 redis.call('zadd', places, unpack(entries))
-local others = keepTimeouts(list, timeouts, places, now, wait, redis.call('pttl', lock), kept)
+local others = keepTimeouts(list, timeouts, places, now, wait, left, kept)
 keepQueue(list, timeouts, places, others > 0 and haveTheirs(list, places, now))
 
 local head = redis.call('lindex', list, 0)
 local by = head and isOwner(head) and endOf(head, timeouts, places)
-local asks = numbers[head] or not (by and by > now) and firstKept
+local asks = numbers[head] or not (by and by > now and (left ~= -2 or isOurs(head))) and firstKept
 if asks then ask[#ask + 1] = asks end
 return ask
