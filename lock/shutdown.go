@@ -58,8 +58,8 @@ func (l *Locker) leftUnreleased() error {
 // Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as the
 // cause. It does not wait for holders; Shutdown does. Locks stay in the store until their
 // Unlock, which still works, or until their TTL is over. Close takes at most two
-// [Config.RequestTimeout]s; its error, and that of each Shutdown, matches [ErrNotRepeated] and
-// names released permits of semaphores that are not confirmed. The store stays open.
+// [Config.RequestTimeout]s. It fails, as Shutdown does, if a renewal has not returned, or with
+// [ErrNotRepeated], naming permits that are not released. The store stays open.
 func (l *Locker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
 	defer cancel()
