@@ -156,7 +156,9 @@ func (p *Process) closeAll() {
 	p.ended = true
 	p.mu.Unlock()
 	for _, f := range slices.Backward(all) {
-		_ = f() // the server may be out of reach
+		if err := closing(f); err != nil {
+			p.t.Errorf("locktest: process %d: %v", p.number, err)
+		}
 	}
 }
 
@@ -260,8 +262,9 @@ func (f *fleet) fault() {
 func (f *fleet) freeze(by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.server.Freeze()
-	if f.freezes += by; f.freezes == 0 {
+	if f.freezes += by; f.freezes > 0 {
+		f.server.Freeze()
+	} else {
 		f.server.Thaw()
 	}
 }

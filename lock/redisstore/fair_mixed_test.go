@@ -253,12 +253,12 @@ func TestBlockedThreadIsWoken(t *testing.T) {
 			awaitQueue(t, admin, n+2)
 		}
 		time.Sleep(time.Minute) // until both are idle
-		hears := admin.Subscribe(t.Context(), fairChannel+":"+thread.owner)
-		defer hears.Close()
-		_, err := hears.Receive(t.Context())
+		subscription := admin.Subscribe(t.Context(), fairChannel+":"+thread.owner)
+		defer subscription.Close()
+		_, err := subscription.Receive(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, admin.Del(t.Context(), "orders").Err())
-		_, err = hears.ReceiveTimeout(t.Context(), 5*time.Second)
+		_, err = subscription.ReceiveTimeout(t.Context(), 5*time.Second)
 		require.NoError(t, err)
 		require.True(t, thread.lock(redissonWait))
 		thread.unlock()
