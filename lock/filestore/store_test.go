@@ -255,6 +255,7 @@ func TestWhatIsRemoved(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, pathOfStores, other.id), nil, 0o600)) // for its pipe
 		acquire(t, other, hold(driver.KindFair, "dead", "you:1"))
 		_ = other.finish(peers.abandon)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, pathOfLocks, ".directory"), nil, 0o600), "of a file manager")
 		files := func() (n int) {
 			for _, path := range []string{pathOfLocks, pathOfClients, pathOfStores} {
 				found, err := filepath.Glob(filepath.Join(folder, path, "*", "*"))
@@ -268,6 +269,9 @@ func TestWhatIsRemoved(t *testing.T) {
 		assert.Equal(t, 20+1+1+1, files())
 		time.Sleep(5 * sweepEvery)
 		assert.Equal(t, 20, files())
+		names, err := s.names(t.Context(), "")
+		require.NoError(t, err)
+		assert.Len(t, names, 20)
 		time.Sleep(time.Hour + 5*sweepEvery)
 		assert.Zero(t, files())
 		s.mu.Lock()

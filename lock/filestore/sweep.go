@@ -172,7 +172,7 @@ func (s *Store) list(path string) ([]string, error) {
 }
 
 // files yields the paths of the files of a folder with fileOf. An error means that some are
-// missing.
+// missing. What else is in the folder is passed over.
 func (s *Store) files(folder string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		shards, err := s.list(folder)
@@ -181,7 +181,7 @@ func (s *Store) files(folder string) iter.Seq2[string, error] {
 		}
 		for _, shard := range shards {
 			names, err := s.list(folder + shard)
-			if err != nil && !yield("", err) {
+			if err != nil && !errors.Is(err, unix.ENOTDIR) && !yield("", err) {
 				return
 			}
 			for _, name := range names {
