@@ -352,6 +352,29 @@ func TestIncompleteReply(t *testing.T) {
 	assert.Equal(t, http.StatusNotModified, post(h, "k", "body").Code)
 }
 
+// Names of headers may have any case, as those that a program copies from an API in lower case.
+func TestHeadersOfAnyCase(t *testing.T) {
+	length := "5"
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range map[string]string{
+			"connection": "close, x-hop", "x-hop": "1", "transfer-encoding": "chunked", "content-length": length,
+			"idempotent-replayed": "false", "X-Kept": "1", "x-kept": "2",
+		} {
+			w.Header()[name] = []string{value}
+		}
+		fmt.Fprint(w, "whole")
+	})
+	for _, replayed := range []string{"false", "true"} {
+		w := post(h, "whole", "body")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, http.Header{
+			"Content-Length": {"5"}, "Idempotent-Replayed": {replayed}, "X-Kept": {"1", "2"},
+		}, w.Header())
+	}
+	length = "6"
+	require.Equal(t, http.StatusInternalServerError, post(h, "part", "body").Code)
+}
+
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32
