@@ -553,6 +553,30 @@ func TestOwnAttemptIsNotInterrupted(t *testing.T) {
 	require.Zero(t, interrupted.Load())
 }
 
+// Such a store hides no earlier attempt: the handler does not run twice. An attempt that the store
+// began without an answer counts as one.
+func TestEarlierAttemptIsNotHidden(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	panics := func(http.ResponseWriter, *http.Request) {
+		if calls.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	repeats := wrap(t, locktest.New(t, patient), repeating{idempotency.NewMemory()}, c, panics)
+	require.Panics(t, func() { post(repeats, "k", "body") })
+	require.Equal(t, http.StatusOK, post(repeats, "k", "body").Code)
+	require.Equal(t, [2]int32{1, 1}, [2]int32{calls.Load(), interrupted.Load()})
+
+	lost := lock.ErrUnavailable
+	unanswered := paused{idempotency.NewMemory(), func(idempotency.Record) {}, func(idempotency.Record) error { return lost }}
+	h := wrap(t, locktest.New(t, patient), unanswered, c, panics)
+	require.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+	lost = nil
+	require.Equal(t, "2", post(h, "k", "body").Body.String())
+	require.EqualValues(t, 1, calls.Load())
+}
+
 // A process that is paused as it stores its reply, until the lock has another holder, does not
 // store it: the fencing token refuses it.
 func TestPausedBeforeTheReplyIsStored(t *testing.T) {
