@@ -52,8 +52,9 @@ func New(l *lock.Locker, name string, o lock.Options) *Election {
 // [lock.Config.RequestTimeout], and returns ctx's cause, joined with lead's error unless
 // that only repeats an end of its context. If lead panics, the leadership is released
 // first. A candidate whose ctx owns the mutex waits as others do. An outage of the store is
-// waited for. Errors that no waiting would mend end Run, such as a *[lock.NameError],
-// [lock.ErrClosed], or the server's refusal for lack of rights or memory.
+// waited for; a [lock.Options.Retry] that stops begins again. Errors that no waiting would mend
+// end Run, such as a *[lock.NameError], [lock.ErrClosed], or the server's refusal for lack of
+// rights or memory.
 //
 // Stopping is up to lead: a function that does not return when its context ends keeps this
 // candidate from standing again, and may be at work beside the next leader. Let the
@@ -75,7 +76,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case err == nil:
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrTooManyWaiters):
+		case errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrTooManyWaiters) || errors.Is(err, lock.ErrRetriesExhausted):
 			pause(ctx)
 			continue
 		default:

@@ -14,6 +14,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/elect"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/retry"
 )
 
 var errWork = errors.New("the work failed")
@@ -282,6 +283,25 @@ func TestRunStandsAgain(t *testing.T) {
 		require.Equal(t, errWork, err)
 		assert.GreaterOrEqual(t, time.Since(begin), 70*time.Second)
 	})
+}
+
+// A policy that ends the retries of a lock does not end the candidacy.
+func TestRunOutlastsItsRetries(t *testing.T) {
+	for name, policy := range map[string]retry.Policy{
+		"Limited": retry.Every(time.Second).Limited(2),
+		"Panics":  func(int) (time.Duration, bool) { panic("no pause") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				taken, err := server.Locker(t, lock.Config{}).Mutex("leader").TryLock(t.Context())
+				require.NoError(t, err)
+				time.AfterFunc(time.Minute, func() { assert.NoError(t, taken.Unlock(context.Background())) })
+				e := elect.New(server.Locker(t, lock.Config{}), "leader", lock.Options{Retry: policy})
+				require.Equal(t, errWork, e.Run(t.Context(), func(context.Context, int64) error { return errWork }))
+			})
+		})
+	}
 }
 
 // A leader whose locker shuts down is replaced at once.

@@ -35,9 +35,9 @@
 // the body makes all bodies compare equal.
 //
 // The reply is held back until the handler returns: it cannot be flushed or hijacked, and
-// [http.ResponseController] sets no deadlines. Its headers begin empty, and replace those of the
-// same name that an outer handler has set. Headers of one connection, such as Connection, and
-// trailers, are dropped.
+// [http.ResponseController] sets no deadlines. Its headers begin empty, get canonical names, and
+// replace those of the same name that an outer handler has set. Headers of one connection, such as
+// Connection, and trailers, are dropped.
 //
 // Replies of 500 and above, and 429, are sent but not stored, since they ask for a repetition; a
 // panic stores none either. Any other that is larger than [Config.MaxReply], or smaller than its
@@ -52,4 +52,4 @@ package idempotency
 // lock/idempotency/redisreplies/swap.lua; the handler's reply: reply.go.
 // Tests: middleware_test.go, key_test.go, kill_real_test.go,
 // lock/idempotency/redisreplies/replies_test.go.
-// Planted: 252, 253, 254, 255, 286.
+// Planted: 252, 253, 254, 255, 286, 311, 313.

@@ -29,9 +29,9 @@ type Config struct {
 	// Optional lets requests without a key pass to the handler. Otherwise the answer is 400.
 	Optional bool
 
-	// Interrupted answers a request whose earlier attempt has begun and left no reply: its
-	// process was killed, it lost its lock, it panicked, or its reply was not one to store. nil
-	// is the handler itself.
+	// Interrupted answers a request whose earlier attempt has left no reply: its process was
+	// killed, it lost its lock, it panicked, its reply was not one to store, or the store of the
+	// replies did not answer before its handler was called. nil is the handler itself.
 	Interrupted http.Handler
 
 	// Keep is how long a reply is stored; 24 h if 0.
@@ -157,7 +157,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.unavailable(w, q, err)
 	default:
-		if answer := h.hold(w, q, lease); answer != nil {
+		if answer := h.hold(w, q, lease, record); answer != nil {
 			answer.send(w)
 		}
 	}
@@ -218,8 +218,8 @@ func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
 }
 
 // hold calls the handler under the lock, and returns the reply to send: a client may take long to
-// receive it. nil means that the request is answered.
-func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *reply {
+// receive it. nil means that the request is answered. loaded is the record before the lock.
+func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease, loaded Record) *reply {
 	detached := context.WithoutCancel(q.Context())
 	defer lease.Unlock(detached) //nolint:errcheck // the locker repeats a release that fails
 	begun := Record{Token: lease.Token(), Fingerprint: q.fingerprint}
@@ -243,8 +243,10 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 	}
 
 	next := h.next
-	if previous.Token != 0 && previous.Token != begun.Token && h.config.Interrupted != nil {
-		next = h.config.Interrupted
+	for _, r := range []Record{loaded, previous} { // a store that has repeated the Swap returns begun
+		if r.Token != 0 && r.Token != begun.Token && h.config.Interrupted != nil {
+			next = h.config.Interrupted
+		}
 	}
 	inner, remove := withBody(context.WithValue(lease.Context(), attemptKey{}, Attempt{q.key, begun.Token}), q.Request, q.body)
 	defer remove()

@@ -352,6 +352,29 @@ func TestIncompleteReply(t *testing.T) {
 	assert.Equal(t, http.StatusNotModified, post(h, "k", "body").Code)
 }
 
+// Names of headers may have any case, as those that a program copies from an API in lower case.
+func TestHeadersOfAnyCase(t *testing.T) {
+	length := "5"
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range map[string]string{
+			"connection": "close, x-hop", "x-hop": "1", "transfer-encoding": "chunked", "content-length": length,
+			"idempotent-replayed": "false", "X-Kept": "1", "x-kept": "2",
+		} {
+			w.Header()[name] = []string{value}
+		}
+		fmt.Fprint(w, "whole")
+	})
+	for _, replayed := range []string{"false", "true"} {
+		w := post(h, "whole", "body")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, http.Header{
+			"Content-Length": {"5"}, "Idempotent-Replayed": {replayed}, "X-Kept": {"1", "2"},
+		}, w.Header())
+	}
+	length = "6"
+	require.Equal(t, http.StatusInternalServerError, post(h, "part", "body").Code)
+}
+
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32
@@ -528,6 +551,30 @@ func TestOwnAttemptIsNotInterrupted(t *testing.T) {
 	}
 	require.EqualValues(t, 1, calls.Load())
 	require.Zero(t, interrupted.Load())
+}
+
+// Such a store hides no earlier attempt: the handler does not run twice. An attempt that the store
+// began without an answer counts as one.
+func TestEarlierAttemptIsNotHidden(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	panics := func(http.ResponseWriter, *http.Request) {
+		if calls.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	repeats := wrap(t, locktest.New(t, patient), repeating{idempotency.NewMemory()}, c, panics)
+	require.Panics(t, func() { post(repeats, "k", "body") })
+	require.Equal(t, http.StatusOK, post(repeats, "k", "body").Code)
+	require.Equal(t, [2]int32{1, 1}, [2]int32{calls.Load(), interrupted.Load()})
+
+	lost := lock.ErrUnavailable
+	unanswered := paused{idempotency.NewMemory(), func(idempotency.Record) {}, func(idempotency.Record) error { return lost }}
+	h := wrap(t, locktest.New(t, patient), unanswered, c, panics)
+	require.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+	lost = nil
+	require.Equal(t, "2", post(h, "k", "body").Body.String())
+	require.EqualValues(t, 1, calls.Load())
 }
 
 // A process that is paused as it stores its reply, until the lock has another holder, does not

@@ -43,8 +43,11 @@ func (r *reply) WriteHeader(status int) {
 	if r.Status != 0 || status < 200 {
 		return // informational ones are not held back, and not sent
 	}
-	r.Status = status
-	r.Headers = r.header.Clone()
+	r.Status, r.Headers = status, http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(r.header)) {
+		one := http.CanonicalHeaderKey(name) // a program may use others, as of an API in lower case
+		r.Headers[one] = append(r.Headers[one], r.header[name]...)
+	}
 }
 
 // Write drops what is beyond the limit, without an error: the handler may answer one by a panic,
