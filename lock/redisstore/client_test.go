@@ -199,6 +199,31 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 	}
 }
 
+// A URL of another kind than its server gets an error that names the right one, and no retry.
+func TestURLOfAnotherKindOfServer(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1, Sentinels: 1})
+	_, server := set.Nodes[0].Addr()
+	_, sentinel := set.Sentinels[0].Addr()
+	for url, advice := range map[string]string{
+		"redis-cluster://" + server + "?":                        "connect by redis://",
+		"redis-sentinel://" + server + "?master_name=m&":         "it is no sentinel",
+		"redis-sentinel://" + sentinel + "?master_name=missing&": "check master_name",
+		"redis://" + sentinel + "?":                              "`leasewheel doctor` finds what is missing",
+		"redis-cluster://" + sentinel + "?":                      "`leasewheel doctor` finds what is missing",
+	} {
+		store, err := redisstore.Open(url+unhurriedIO, redisstore.Config{})
+		require.NoError(t, err)
+		defer store.Close()
+		locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
+		require.NoError(t, err)
+		defer locker.Close()
+		_, err = locker.Mutex("a").TryLock(t.Context())
+		require.ErrorContains(t, err, advice, url)
+		assert.NotErrorIs(t, err, driver.ErrUnavailable, url)
+	}
+}
+
 // The two logins of a sentinel URL are used as Open documents: for the sentinels, and for
 // the server.
 func TestSentinelURLHasTwoLogins(t *testing.T) {
