@@ -178,6 +178,12 @@ func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 		"duration of a cluster":         {"redis-cluster://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
 		"node":                          {"redis-cluster://h?addr=" + secret, "addr is not host:port"},
 		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
+		"a port beyond all":             {"redis://:" + secret + "@h:65536", "one of its ports is none"},
+		"port 0":                        {"redis-sentinel://:" + secret + "@h:0?master_name=m", "one of its ports is none"},
+		"a node's port beyond all":      {"redis-cluster://:" + secret + "@h:1?addr=h:2&addr=h:99999", "one of its ports is none"},
+		"nodes without a question mark": {"redis-cluster://:" + secret + "@h:1&addr=h:2", "the first after a question mark"},
+		"nodes between commas":          {"redis-cluster://:" + secret + "@h:1,h:2", "the first after a question mark"},
+		"a relative path of a socket":   {"unix://:" + secret + "@run/redis.sock", "does not begin with a slash"},
 		"verification":                  {"rediss://:" + secret + "@h?skip_verify=" + secret, "skip_verify"},
 	} {
 		_, err := redisstore.Dial(test.url, redisstore.ClientConfig{})
