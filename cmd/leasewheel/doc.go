@@ -8,7 +8,7 @@ package main
 // cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_real_test.go, child_linux_test.go,
 // cmd/leasewheel/internal/run/supervise_linux_test.go.
-// Planted: 41, 150, 273, 283.
+// Planted: 41, 150, 273, 283, 318.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
@@ -52,9 +52,10 @@ package main
 //
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
-// cmd/leasewheel/internal/exit/exit.go. What a line may have in it: cmd/leasewheel/internal/output/text.go.
-// Tests: root_test.go, completion_test.go, man_test.go, cmd/leasewheel/internal/root/completion_test.go.
-// Planted: 153.
+// cmd/leasewheel/internal/exit/exit.go, cmd/leasewheel/internal/interrupt/interrupt.go. What a line may have in it: cmd/leasewheel/internal/output/text.go.
+// Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
+// cmd/leasewheel/internal/root/completion_test.go.
+// Planted: 153, 319.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.

@@ -39,6 +39,20 @@ func TestRunWithoutAServer(t *testing.T) {
 	assert.Equal(t, exit.OK, next.Wait())
 }
 
+// The number of a semaphore is no holder, as on Redis: it does not go away.
+func TestRunFailsOnANumberInAFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir() + "/locks"
+	p := commandtest.Start(t, nil, runLock("gpu", sh("true"), "--permits", "2", "--dir", folder)...)
+	require.Equal(t, exit.OK, p.Wait())
+	for _, flags := range []string{"-n -E 0", "-w 10ms -E 0", "-n -s", "-n -x", "-n --fair"} {
+		p := commandtest.Call(t, nil, runLock("gpu", sh("echo ran"), append(strings.Fields(flags), "--dir", folder)...)...)
+		assert.Equal(t, exit.Unavailable, p.Wait(), flags)
+		p.RequireOneLine("the key of this name is the number of a semaphore or a latch, not a lock")
+		assert.Empty(t, p.Stdout.String(), flags)
+	}
+}
+
 // A folder that is named is not reported.
 func TestRunInAFolder(t *testing.T) {
 	t.Parallel()

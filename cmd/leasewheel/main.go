@@ -4,12 +4,10 @@
 package main
 
 import (
-	"os"
-
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/root"
 )
 
 func main() {
-	os.Exit(exit.Execute(root.NewCommand("leasewheel"), os.Args[1:], os.Stderr))
+	exit.Process(root.NewCommand("leasewheel"))
 }

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
@@ -100,6 +103,37 @@ func TestRunHandlesSignalsWhileItWaits(t *testing.T) {
 	require.Equal(t, 0, held.Wait())
 	assert.Equal(t, "ran", patient.Line())
 	assert.Equal(t, 0, patient.Wait())
+}
+
+// SIGQUIT ends each command by its own code, while a server does not answer or a password is awaited.
+// Go's runtime would print stacks and exit with 2, which is doctor's code for warnings.
+func TestQuitIsNoVerdict(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	require.NoError(t, err)
+	defer server.Close()
+	env := []string{connect.URLVariable + "=redis://" + server.Addr().String()}
+	quit := func(begun func(), args ...string) {
+		t.Helper()
+		p := commandtest.Start(t, env, args...)
+		begun()
+		p.Signal(unix.SIGQUIT)
+		assert.Equal(t, exit.Signal+int(unix.SIGQUIT), p.Wait(), args)
+		assert.Empty(t, p.Stderr.String(), args)
+	}
+	connected := func() {
+		conn, err := server.Accept()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	for _, line := range []string{"doctor", "ls", "watch", "inspect a", "unlock --force a", "queue stats a"} {
+		quit(connected, strings.Fields(line)...)
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	var pids []int
+	awaited := func() { pids = commandtest.FamilyPIDs(t, file) }
+	quit(awaited, runLock("a", sh("true"), "--store-password-command", commandtest.FamilyLine(file, "exec sleep 1000"))...)
+	commandtest.RequireAllGone(t, pids)
 }
 
 // nohup(1) starts programs with SIGHUP ignored, and it stays ignored for them and their

@@ -599,6 +599,7 @@ func TestCheckOfStrangeReplies(t *testing.T) {
 		"settings make no sense":         {"config", "*2\r\n" + bulk("timeout") + bulk("soon"), "info"},
 		"INFO is a number":               {"info", ":7\r\n", "info"},
 		"INFO is endless":                {"info", bulk(endless.String() + healthyInfo), "info"},
+		"PING is not known":              {"ping", "-ERR unknown command 'ping', with args beginning with: \r\n", "version"},
 		"INFO is refused":                {"info", "-NOPERM no\r\n", "info"},
 		"CONFIG is refused":              {"config", "-ERR unknown command 'CONFIG'\r\n", "config"},
 	} {

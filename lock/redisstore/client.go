@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +72,7 @@ func bounded(contextTimeoutEnabled bool, read, write time.Duration) error {
 //	redis-cluster://host:7000                    a cluster (rediss-cluster: by TLS)
 //
 // valkey and valkeys in the place of redis and rediss mean the same.
-// Further nodes of a sentinel or cluster are given as &addr=host:port. Other
+// Further nodes of a sentinel or cluster are options, ?addr=host:port&addr=host:port. Other
 // options are go-redis's, by their snake-case names (dial_timeout=2s, pool_size=20
 // and so on), except skip_verify, which is refused.
 //
@@ -196,19 +198,32 @@ const unparsed = "it cannot be parsed (special characters in a password must be 
 
 // refuse returns an error for URLs that the parsers of go-redis accept and should not.
 // One is a URL that disables the verification of certificates, since its author is often
-// not the program's. The other is a URL that a password has split: a part of the password
-// would become the host.
+// not the program's. Another is a URL that a password has split: a part of the password
+// would become the host. The others name no address, so every request would be repeated for ever.
 func refuse(rawURL string) error {
 	u, err := url.Parse(rawURL)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil //nolint:nilerr // the parsers report it, without a secret
-	case u.Query().Has("skip_verify"):
+	}
+	switch options := u.Query(); {
+	case options.Has("skip_verify"):
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
 	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):
 		return badURL(unparsed)
+	case u.Scheme == "unix" && u.Host != "":
+		return badURL("the path of its socket does not begin with a slash")
+	case strings.ContainsAny(u.Hostname(), "&=,"):
+		return badURL("its host is none: further nodes are options, the first after a question mark, ?addr=host:port&addr=host:port")
+	case !isPort(u.Port()) || slices.ContainsFunc(options["addr"], func(addr string) bool { return !isPort(addr[strings.LastIndex(addr, ":")+1:]) }):
+		return badURL("one of its ports is none; accepted are numbers from 1 to 65535")
 	}
 	return nil
+}
+
+// isPort reports whether text is the number of a port, or not a number, which the parsers report.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0 || errors.Is(err, strconv.ErrSyntax)
 }
 
 // parseSentinelURL parses the URL of sentinels. The parser of go-redis uses

@@ -178,6 +178,12 @@ func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 		"duration of a cluster":         {"redis-cluster://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
 		"node":                          {"redis-cluster://h?addr=" + secret, "addr is not host:port"},
 		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
+		"a port beyond all":             {"redis://:" + secret + "@h:65536", "one of its ports is none"},
+		"port 0":                        {"redis-sentinel://:" + secret + "@h:0?master_name=m", "one of its ports is none"},
+		"a node's port beyond all":      {"redis-cluster://:" + secret + "@h:1?addr=h:2&addr=h:99999", "one of its ports is none"},
+		"nodes without a question mark": {"redis-cluster://:" + secret + "@h:1&addr=h:2", "the first after a question mark"},
+		"nodes between commas":          {"redis-cluster://:" + secret + "@h:1,h:2", "the first after a question mark"},
+		"a relative path of a socket":   {"unix://:" + secret + "@run/redis.sock", "does not begin with a slash"},
 		"verification":                  {"rediss://:" + secret + "@h?skip_verify=" + secret, "skip_verify"},
 	} {
 		_, err := redisstore.Dial(test.url, redisstore.ClientConfig{})
@@ -196,6 +202,31 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 		_, err := redisstore.Dial(url, redisstore.ClientConfig{})
 		require.ErrorIs(t, err, redisstore.ErrURL, url)
 		assert.ErrorContains(t, err, "skip_verify is refused", url)
+	}
+}
+
+// A URL of another kind than its server gets an error that names the right one, and no retry.
+func TestURLOfAnotherKindOfServer(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1, Sentinels: 1})
+	_, server := set.Nodes[0].Addr()
+	_, sentinel := set.Sentinels[0].Addr()
+	for url, advice := range map[string]string{
+		"redis-cluster://" + server + "?":                        "connect by redis://",
+		"redis-sentinel://" + server + "?master_name=m&":         "it is no sentinel",
+		"redis-sentinel://" + sentinel + "?master_name=missing&": "check master_name",
+		"redis://" + sentinel + "?":                              "`leasewheel doctor` finds what is missing",
+		"redis-cluster://" + sentinel + "?":                      "`leasewheel doctor` finds what is missing",
+	} {
+		store, err := redisstore.Open(url+unhurriedIO, redisstore.Config{})
+		require.NoError(t, err)
+		defer store.Close()
+		locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
+		require.NoError(t, err)
+		defer locker.Close()
+		_, err = locker.Mutex("a").TryLock(t.Context())
+		require.ErrorContains(t, err, advice, url)
+		assert.NotErrorIs(t, err, driver.ErrUnavailable, url)
 	}
 }
 

@@ -164,6 +164,7 @@ func TestRefusals(t *testing.T) {
 		"no TLS":      {exit.Usage, "need a URL for TLS", url, []string{"ls", "--store-server-name", "a"}},
 		"a demo":      {exit.Usage, "needs a server of Redis", "etcd://127.0.0.1:1", []string{"demo", "--store", url}},
 		"a bad port":  {exit.Usage, "is invalid", url + "x" + commandtest.Secret, []string{"ls"}},
+		"port 65536":  {exit.Usage, "is invalid", url + ",127.0.0.1:65536", []string{"run", "-n", "a", "--", "true"}},
 		"a parameter": {exit.Usage, "is invalid", url + "/?password=" + commandtest.Secret, []string{"ls"}},
 		"PostgreSQL":  {exit.Usage, "leasewheel-postgres", "postgres://127.0.0.1", []string{"ls"}},
 	} {

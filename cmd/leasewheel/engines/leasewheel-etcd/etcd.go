@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,10 +120,16 @@ func parse(rawURL string) (config clientv3.Config, prefix string, err error) {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		u, err := url.Parse("http://" + host)
-		if err != nil || u.Hostname() == "" || u.Host != host || strings.ContainsAny(prefix, "?#") {
+		if err != nil || u.Hostname() == "" || !isPort(u.Port()) || u.Host != host || strings.ContainsAny(prefix, "?#") {
 			return config, "", errInvalid
 		}
 		config.Endpoints = append(config.Endpoints, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "2379")))
 	}
 	return config, prefix, nil
+}
+
+// isPort reports whether text is the number of a port, or no text, for the default.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }

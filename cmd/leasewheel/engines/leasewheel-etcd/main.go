@@ -4,8 +4,6 @@
 package main
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -15,7 +13,7 @@ import (
 
 func main() {
 	connect.Register(etcd)
-	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
+	exit.Process(newCommand())
 }
 
 func newCommand() *cobra.Command { return root.NewCommand("leasewheel-etcd") }

@@ -2,8 +2,6 @@
 package main
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -13,7 +11,7 @@ import (
 
 func main() {
 	connect.Register(postgres)
-	os.Exit(exit.Execute(newCommand(), os.Args[1:], os.Stderr))
+	exit.Process(newCommand())
 }
 
 func newCommand() *cobra.Command { return root.NewCommand("leasewheel-postgres", newSQLCommand()) }

@@ -42,7 +42,7 @@ func Main(m *testing.M, root func() *cobra.Command, inTests, inProcesses func())
 	// leasewheel starts itself under the name of a hidden command. go test passes flags.
 	if os.Getenv(ActAsCommand) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		inProcesses()
-		os.Exit(exit.Execute(root(), os.Args[1:], os.Stderr))
+		exit.Process(root())
 	}
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(sig) { // in the background; processes that the tests start must not inherit it

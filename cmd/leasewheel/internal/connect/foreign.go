@@ -41,9 +41,6 @@ func (n Servers) Foreign(ctx context.Context, name string, err error) error {
 	defer cancel()
 	known := refused && taken.Foreign
 	for _, server := range n {
-		if server.Client == nil {
-			return err // another kind of lock
-		}
 		switch key := server.identify(ctx, name); {
 		case key.isLock:
 			return err
@@ -67,6 +64,9 @@ type foreignKey struct {
 // identify returns what kind of key a lock's name has. A string is a lock if it has a TTL, as
 // every lock of redsync and redislock has.
 func (s *Server) identify(ctx context.Context, name string) foreignKey {
+	if s.Client == nil {
+		return s.identifyNumber(ctx, name)
+	}
 	kind := s.typeOf(ctx, s.prefix+name)
 	switch kind {
 	case "", "none":
@@ -84,6 +84,16 @@ func (s *Server) identify(ctx context.Context, name string) foreignKey {
 		return foreignKey{what: kind}
 	}
 	return foreignKey{what: "a " + kind, sure: true}
+}
+
+// identifyNumber is identify in files and other engines, where a number is all that is not a lock.
+func (s *Server) identifyNumber(ctx context.Context, name string) foreignKey {
+	if store, ok := s.Locks().(driver.Inspector); ok {
+		if info, err := store.Inspect(ctx, name, driver.KindMutex); err == nil && info.Counted {
+			return foreignKey{what: "the number of a semaphore or a latch", sure: true}
+		}
+	}
+	return foreignKey{isLock: true}
 }
 
 // inspectHash inspects a lock in Redisson's format.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 )
 
@@ -79,6 +81,12 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		return UsageError(cmd, fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args))
 	}
 	return nil
+}
+
+// Process runs the command tree on this process's arguments and ends it.
+func Process(root *cobra.Command) {
+	interrupt.EndByQuit()
+	os.Exit(Execute(root, os.Args[1:], os.Stderr))
 }
 
 // Execute runs the command tree on args and returns the process's exit code. A failure is

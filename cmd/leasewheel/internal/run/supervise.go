@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/interrupt"
 	"github.com/leasewheel/leasewheel/lock"
 )
 
@@ -287,17 +288,8 @@ func newStoppedTimer() *time.Timer {
 // stays ignored, by the command too.
 func catchSignals() (signals <-chan os.Signal, release func()) {
 	c := make(chan os.Signal, 16)
-	for _, sig := range []syscall.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
-		unix.SIGTSTP, unix.SIGCONT,
-	} {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
-		}
-	}
-	if !signal.Ignored(unix.SIGPIPE) { // a standard error that nothing reads must not end run
-		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	}
+	interrupt.Catch(c, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT)
+	interrupt.Catch(make(chan os.Signal, 1), unix.SIGPIPE) // a standard error that nothing reads must not end run
 	return c, func() { signal.Stop(c) }
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,6 +105,9 @@ func Run(ctx context.Context, s *Subject, o driver.CheckOptions) (driver.Report,
 	return s.report(all), nil
 }
 
+// pingPromise is what a refused PING breaks.
+const pingPromise = "none of the locks': Store.Ping fails"
+
 // examination is the check of one server.
 type examination struct {
 	subject *Subject
@@ -139,7 +143,9 @@ func (e *examination) run(ctx context.Context) {
 	defer cancel()
 	switch err := fault.Classify(e.node.Client.Ping(first).Err()); {
 	case errors.Is(err, fault.ErrNoPermission):
-		e.found(driver.SeverityNote, "rights", "the user may not run ping", "none of the locks': Store.Ping fails", "give the user +ping")
+		e.found(driver.SeverityNote, "rights", "the user may not run ping", pingPromise, "give the user +ping")
+	case errors.Is(err, fault.ErrTooOld) && strings.Contains(err.Error(), "ping"): // not the AUTH before it
+		e.found(driver.SeverityNote, "version", "the server lacks, or hides, ping", pingPromise, "do not rename ping, if the program calls Store.Ping")
 	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, fault.ErrCluster): // found below, as writes and as role
 	case err != nil:
 		e.err = err

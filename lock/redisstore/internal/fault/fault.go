@@ -87,6 +87,8 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("redis: %v (%s): %s", e.Fault, reported, e.advice)
 	case e.passing:
 		return "redis: no answer from the server: " + reported
+	case e.advice != "":
+		return fmt.Sprintf("redis: %s: %s", strings.TrimPrefix(reported, "redis: "), e.advice)
 	default:
 		return "redis: " + reported
 	}
@@ -130,7 +132,10 @@ func Classify(err error) error {
 	var refused redis.Error
 	if errors.As(err, &refused) {
 		f := classOf(refused.Error())
-		return &Error{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.err == nil || f.midway, advice: f.advice}
+		if errors.Is(refused, redis.Nil) && err != error(refused) { //nolint:errorlint // what wraps it is the error of sentinels
+			f = class{advice: "no sentinel knows a master of this name: check master_name"}
+		}
+		return &Error{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.midway, advice: f.advice}
 	}
 	if failed, ok := errors.AsType[*Credentials](err); ok {
 		return &Error{Fault: ErrCredentials, Err: failed.Err, passing: true, advice: "the next connection asks for them again"}
@@ -167,13 +172,20 @@ func classOf(text string) class {
 		return class{err: ErrCluster, ofKey: true, passing: true, midway: true, advice: "the slot is being moved"}
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
+	case strings.HasPrefix(rest, "This instance has cluster support disabled"):
+		return class{advice: "it is no node of a cluster: connect by redis://, or with a *redis.Client"}
+	case noSentinel.MatchString(rest):
+		return class{advice: "it is no sentinel: name the sentinels' port, or connect by redis:// to a server"}
 	case tooOld(text):
-		return class{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it"}
+		return class{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it; `leasewheel doctor` finds what is missing"}
 	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
 		return faults["WRONGPASS"]
 	}
-	return class{ofKey: true}
+	return class{ofKey: true, midway: true}
 }
+
+// noSentinel matches the refusal of the command that only sentinels have.
+var noSentinel = regexp.MustCompile("^unknown command ['`]sentinel")
 
 // tooOld reports whether a refusal is for a command that the server does not know in this
 // form. The scripts make no syntax errors, so the server is old.
