@@ -52,7 +52,8 @@ package main
 //
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
-// cmd/leasewheel/internal/exit/exit.go, cmd/leasewheel/internal/interrupt/interrupt.go. What a line may have in it: cmd/leasewheel/internal/output/text.go.
+// cmd/leasewheel/internal/exit/exit.go, cmd/leasewheel/internal/interrupt/interrupt.go.
+// What a line may have in it: cmd/leasewheel/internal/output/text.go.
 // Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
 // cmd/leasewheel/internal/root/completion_test.go.
 // Planted: 153, 319.

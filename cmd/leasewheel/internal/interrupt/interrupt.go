@@ -46,8 +46,8 @@ func Catch(to chan<- os.Signal, all ...syscall.Signal) {
 	}
 }
 
-// Context returns a context that ends when this process gets one of the signals. A second signal ends the process, which the end of the context may not: a write to a full pipe
-// has no context.
+// Context returns a context that ends when this process gets one of the signals. A second signal
+// ends the process, which the end of the context may not: a write to a full pipe has no context.
 func Context(ctx context.Context, all ...syscall.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
