@@ -172,7 +172,7 @@ func (w *work) listening(t machine.Topic) (n int) {
 func (w *work) address(messages []machine.Message) {
 	for _, m := range messages {
 		if m.To.Kind != driver.KindMutex {
-			w.topics = append(w.topics, m.To)
+			w.note(m.To)
 		}
 		for _, wait := range w.waits {
 			if wait.topic != m.To || !w.alive(wait.lease) {
@@ -184,11 +184,16 @@ func (w *work) address(messages []machine.Message) {
 				}
 				w.of[owner] = claim{wait.lease, waitTTL, w.now.UnixMicro()}
 			}
-			if !slices.Contains(w.topics, m.To) {
-				w.topics = append(w.topics, m.To)
-			}
+			w.note(m.To)
 			break
 		}
+	}
+}
+
+// note has the key of a topic written, once: etcd refuses a transaction that writes a key twice.
+func (w *work) note(t machine.Topic) {
+	if !slices.Contains(w.topics, t) {
+		w.topics = append(w.topics, t)
 	}
 }
 
@@ -221,6 +226,11 @@ func (w *work) assign() {
 	if w.of = of; len(of) == 0 {
 		w.of = nil
 	}
+	// Of a queue that has left, each owner was the head in turn: more than a transaction may write.
+	w.topics = slices.DeleteFunc(w.topics, func(t machine.Topic) bool {
+		_, waits := of[t.Of]
+		return t.Kind == driver.KindFair && !waits
+	})
 }
 
 // settle finds the leases of the step's claims.

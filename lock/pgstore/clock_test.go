@@ -79,7 +79,9 @@ func TestSettingsOfTexts(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "texts")
-	for setting, value := range map[string]string{"array_nulls": "off", "bytea_output": "escape", "client_encoding": "LATIN1"} {
+	for setting, value := range map[string]string{
+		"array_nulls": "off", "bytea_output": "escape", "client_encoding": "LATIN1", "standard_conforming_strings": "off",
+	} {
 		for mode, refused := range map[pgx.QueryExecMode]bool{
 			pgx.QueryExecModeSimpleProtocol: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeCacheStatement: false,
 		} {
@@ -87,11 +89,15 @@ func TestSettingsOfTexts(t *testing.T) {
 				store := open(t, s, pgstore.Config{Schema: "texts"}, func(c *pgxpool.Config) {
 					c.ConnConfig.DefaultQueryExecMode, c.ConnConfig.RuntimeParams[setting] = mode, value
 				})
-				h := hold(driver.KindFair, "straße", "client:1")
+				h := hold(driver.KindFair, `straße\'`, "client:1")
+				if setting == "standard_conforming_strings" {
+					refused = mode == pgx.QueryExecModeSimpleProtocol
+				}
 				if refused || setting == "client_encoding" {
 					_, err := store.Acquire(t.Context(), h)
 					require.ErrorContains(t, err, setting)
 					require.ErrorIs(t, err, driver.ErrNotDone)
+					require.NotErrorIs(t, err, driver.ErrUnavailable, "it lasts")
 					return
 				}
 				granted(t, store, h)

@@ -75,7 +75,8 @@
 //
 // Transactions must be "read committed", PostgreSQL's default; with the modes exec and simple_protocol
 // also array_nulls on and bytea_output hex. A store that finds others at its first request refuses it. It
-// does not notice a later change. A client_encoding other than UTF8 is refused at each request.
+// does not notice a later change. A client_encoding other than UTF8 is refused at each request, and with
+// the mode simple_protocol also standard_conforming_strings off.
 //
 // # On the server
 //
@@ -118,7 +119,7 @@ package pgstore
 // Planted: 244, 258.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
-// Planted: 243.
+// Planted: 243, 333.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.

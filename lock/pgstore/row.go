@@ -135,9 +135,13 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 }
 
 func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
-	encoding := conn.PgConn().ParameterStatus
-	if encoding("client_encoding") != "UTF8" && encoding("server_encoding") != "SQL_ASCII" { // another lock of the same name
+	reported := conn.PgConn().ParameterStatus
+	simple := func() bool { return conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol } // pgx sends nothing then
+	switch {
+	case reported("client_encoding") != "UTF8" && (reported("server_encoding") != "SQL_ASCII" || simple()): // another lock of the same name
 		return unfit("client_encoding to UTF8")
+	case reported("standard_conforming_strings") != "on" && simple():
+		return unfit("standard_conforming_strings to on")
 	}
 	rows, _ := conn.Query(ctx, sql, args...) // rows have its error
 	defer rows.Close()

@@ -58,8 +58,9 @@ func newStatements(schema string) statements {
 		claim: text(`UPDATE {schema}.upkeep SET due = {schema}.clock() / 1000 + $1::bigint
 			WHERE due <= {schema}.clock() / 1000 OR due > {schema}.clock() / 1000 + 2 * $1::bigint RETURNING {schema}.clock() / 1000`),
 		sweep: text("SELECT last, kept FROM {schema}.sweep($1::text, $2::bigint, $3::int)"),
-		forget: text(`WITH ended AS (DELETE FROM {schema}.clients WHERE ends < {schema}.clock() / 1000)
-			DELETE FROM {schema}.waits WHERE store IN (
-				SELECT store FROM (SELECT DISTINCT store FROM {schema}.waits) AS s WHERE pg_try_advisory_xact_lock_shared(store))`),
+		forget: text(`WITH ended AS (DELETE FROM {schema}.clients WHERE ends < {schema}.clock() / 1000),
+			dead AS (SELECT store FROM (SELECT DISTINCT store FROM {schema}.waits) AS s WHERE pg_try_advisory_xact_lock_shared(store) LIMIT $1::int),
+			gone AS (DELETE FROM {schema}.waits WHERE store IN (SELECT store FROM dead))
+			SELECT count(*) FROM dead`),
 	}
 }

@@ -79,5 +79,8 @@ func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool
 		}
 		after = *last
 	}
-	return left, s.query(ctx, s.sql.forget, nil, nil)
+	for dead := sweepPage; dead == sweepPage && err == nil; { // the server has no room for any number of advisory locks
+		err = s.query(ctx, s.sql.forget, []any{sweepPage}, func(rows pgx.Rows) error { return rows.Scan(&dead) })
+	}
+	return left, err
 }

@@ -53,6 +53,25 @@ func TestSweep(t *testing.T) {
 	assert.Greater(t, granted(t, store, hold(driver.KindMutex, "last", "client:2")).Token, last.Token)
 }
 
+// More stores than the server has room for locks have ended, as after an outage in which connections broke
+// again and again: a sweep removes what they have left, and records of clients.
+func TestSweepOfManyDeadStores(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "dead")
+	store := open(t, s, pgstore.Config{Schema: "dead"})
+	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, -time.Second))
+	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+	exec(t, s, "INSERT INTO dead.waits SELECT 'a', 0, '', i FROM generate_series(1, 100000) i")
+	_, err = store.Sweep(t.Context(), time.Minute)
+	require.NoError(t, err)
+	var waits, clients int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT (SELECT count(*) FROM dead.waits), (SELECT count(*) FROM dead.clients)").Scan(&waits, &clients))
+	assert.Equal(t, 2, waits, "the topics of the living store")
+	assert.Zero(t, clients)
+}
+
 // A request in the middle of a sweep, which has passed its row, plans another sweep.
 func TestSweepFollowsALateRequest(t *testing.T) {
 	t.Parallel()

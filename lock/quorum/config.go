@@ -60,7 +60,7 @@ func (c Config) validate(stores []driver.Store) error {
 	}
 	err := sameDatabase(stores)
 	if !c.LooseTokens {
-		err = errors.Join(err, countingByClock(stores))
+		err = errors.Join(err, countingByClock(stores), countingTogether(stores))
 	}
 	for i, store := range stores {
 		if missing := store.Supports(driver.KindMutex); missing != nil {
@@ -84,6 +84,21 @@ func countingByClock(stores []driver.Store) error {
 		return nil
 	}
 	return fmt.Errorf("quorum: stores %v count fencing tokens of their own, and are enough for a majority, whose tokens would not grow; accepted are fewer of them, or LooseTokens", others)
+}
+
+// countingTogether refuses stores of which some give no tokens: a majority of those would end what the
+// others count.
+func countingTogether(stores []driver.Store) error {
+	var without []int
+	for i, store := range stores {
+		if s, ok := store.(interface{ Fences() bool }); ok && !s.Fences() {
+			without = append(without, i)
+		}
+	}
+	if len(without) == 0 || len(without) == len(stores) {
+		return nil
+	}
+	return fmt.Errorf("quorum: stores %v give no fencing tokens, and the others do; accepted are tokens of all (for plain locks PlainTokens), of none, or LooseTokens", without)
 }
 
 // database is a store whose server has several databases.

@@ -63,7 +63,7 @@
 //
 // Redis, PostgreSQL, files and memory count tokens alike, by their clocks in µs, and are
 // Fencers: the guarantee holds in any mix of them, and the tokens of a grant continue those
-// that a single one of them has given. The tokens of etcd are revisions, which no other server
+// that a single one of them has given. [New] refuses plain locks without PlainTokens in a mix. The tokens of etcd are revisions, which no other server
 // can raise. With a minority of etcd nodes all tokens grow by the other nodes' clocks, as
 // described above; [New] refuses more of them, unless tokens are never compared.
 //
@@ -107,7 +107,7 @@ package quorum
 //
 // Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go, errors.go.
 // Tests: votes_test.go, faults_test.go, idle_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go.
-// Planted: 30, 31, 64, 174, 212, 214, 225, 226, 232, 233, 295.
+// Planted: 30, 31, 64, 174, 212, 214, 225, 226, 232, 233, 295, 330.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.

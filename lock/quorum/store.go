@@ -63,7 +63,8 @@ type node struct {
 // after this one. Their order does not matter, but errors number the nodes by it. New refuses fewer
 // than three and an even number, unless [Config.Move] is set; the same store twice; stores
 // without mutexes; and, unless [Config.LooseTokens] is set, so many that are no [driver.Fencer]
-// that a majority may consist of them. It sends no request.
+// that a majority may consist of them, and plain locks without tokens beside stores with them. It sends
+// no request.
 func New(stores []driver.Store, c Config) (*Store, error) {
 	c.NodeTimeout = cmp.Or(c.NodeTimeout, DefaultNodeTimeout)
 	if err := c.validate(stores); err != nil {

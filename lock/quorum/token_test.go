@@ -11,12 +11,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/memstore"
 	"github.com/leasewheel/leasewheel/lock/quorum"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // freezing is a store of a process that freezes once, after the nodes have granted a lock
@@ -246,4 +249,42 @@ func TestLossyNodeDelaysNoToken(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Millisecond, time.Since(begin))
 	})
+}
+
+// A majority of nodes that give no tokens would give the token 0 after larger ones, so they are refused
+// beside others.
+func TestNodesWithoutTokensAreRefusedBesideOthers(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}) // sends nothing
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	open := func(c redisstore.Config) driver.Store {
+		store, err := redisstore.New(client, c)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		return store
+	}
+	memory := func() driver.Store { return memstore.New() }
+	without := func() driver.Store { return open(redisstore.Config{Format: redisstore.FormatPlain}) }
+	with := func() driver.Store { return open(redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: true}) }
+	redisson := func() driver.Store { return open(redisstore.Config{}) }
+	for name, c := range map[string]struct {
+		nodes   []driver.Store
+		refused string
+	}{
+		"beside memory":     {[]driver.Store{memory(), without(), without()}, "stores [1 2] give no fencing tokens"},
+		"beside another":    {[]driver.Store{with(), with(), without()}, "stores [2] give no fencing tokens"},
+		"beside Redisson's": {[]driver.Store{without(), redisson(), redisson()}, "stores [0] give no fencing tokens"},
+		"alone":             {[]driver.Store{without(), without(), without()}, ""},
+		"plain with tokens": {[]driver.Store{with(), memory(), redisson()}, ""},
+	} {
+		for _, loose := range []bool{false, true} {
+			store, err := quorum.New(c.nodes, quorum.Config{LooseTokens: loose})
+			if c.refused != "" && !loose {
+				require.ErrorContains(t, err, c.refused, name)
+				continue
+			}
+			require.NoError(t, err, name)
+			require.NoError(t, store.Close())
+		}
+	}
 }

@@ -140,10 +140,10 @@ package redisstore
 // Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
 // Planted: 01, 02, 207, 209, 231.
 //
-// What WAIT covers: internal/transport/replicas.go Transport.runReplicated(),
+// What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting.
 // Tests: failover_test.go.
-// Planted: 185.
+// Planted: 185, 328, 329.
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go.
 // Tests: faults_test.go, version_test.go, client_test.go.

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func TestReplicasAreValidated(t *testing.T) {
@@ -152,6 +155,72 @@ func TestEveryGrantIsAWrite(t *testing.T) {
 			require.NoError(t, err, "%s: %s request", g.name, request.what)
 			require.Equal(t, driver.Granted, a.Verdict, "%s: %s request", g.name, request.what)
 			assert.Greater(t, changes(), before, "%s: the %s request is granted without a write", g.name, request.what)
+		}
+	}
+}
+
+// While replicas do not answer, grants occupy as many connections as other requests do, and delay
+// none of those. Grants that leave together are judged by what the replicas acknowledge.
+func TestUnresponsiveReplicasDelayNothingElse(t *testing.T) {
+	t.Parallel()
+	master, replica := startReplicated(t)
+	admin := master.Client(t)
+	for _, format := range []redisstore.Format{redisstore.FormatRedisson, redisstore.FormatPlain} {
+		store := openWith(t, master.Client(t), redisstore.Config{Format: format, Replicas: 1, ReplicaTimeout: time.Hour})
+		const held, last = 0, 3 * redisstore.MaxInFlight
+		lock := func(n int) *driver.Hold { return mutexOf(fmt.Sprint(format, n), n) }
+		ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+		defer cancel()
+		_, err := store.Acquire(ctx, lock(held))
+		require.NoError(t, err)
+		replica.Pause()
+		defer replica.Resume()
+		errs := make(chan error, last)
+		acquire := func() {
+			for n := 1; n <= last; n++ {
+				go func() {
+					_, err := store.Acquire(ctx, lock(n))
+					errs <- err
+				}()
+			}
+		}
+		acquire()
+		blocked := func() (ids []int64) {
+			list, err := admin.ClientList(t.Context()).Result()
+			require.NoError(t, err)
+			for line := range strings.Lines(list) {
+				if id, rest, _ := strings.Cut(strings.TrimPrefix(line, "id="), " "); strings.Contains(rest, " cmd=wait ") && strings.Contains(rest, " flags=b ") {
+					n, err := strconv.ParseInt(id, 10, 64)
+					require.NoError(t, err)
+					ids = append(ids, n)
+				}
+			}
+			return ids
+		}
+		require.Eventually(t, func() bool { return len(blocked())+store.Waiting() == last }, answersWithin, time.Millisecond)
+		require.Len(t, blocked(), redisstore.MaxInFlight)
+
+		renewed := []renewal.Item{{Key: lock(held).Name, Owner: lock(held).Owner, Ref: driver.RefOf(lock(held)), TTL: longTTL}}
+		store.Renew(ctx, renewed)
+		assert.Equal(t, renewal.Renewed, renewed[0].Outcome, renewed[0].Err)
+		done, err := store.Release(ctx, lock(held))
+		require.NoError(t, err)
+		assert.True(t, done)
+
+		require.Empty(t, errs)
+		require.Eventually(t, func() bool {
+			for _, id := range blocked() { // as after ReplicaTimeout
+				require.NoError(t, admin.ClientUnblock(t.Context(), id).Err())
+			}
+			return len(errs) == last
+		}, answersWithin, time.Millisecond)
+		for range last {
+			require.ErrorIs(t, <-errs, redisstore.ErrUnreplicated)
+		}
+		replica.Resume()
+		acquire()
+		for range last {
+			require.NoError(t, <-errs)
 		}
 	}
 }

@@ -183,8 +183,9 @@ func prolong(s *Store, c *transport.Call, at key, lease *renewal.Item) {
 	s.prolongAs(c, at, lease, lease.Owner)
 }
 
-// fences reports whether locks have fencing counters.
-func (s *Store) fences() bool { return s.config.Format != FormatPlain || s.config.PlainTokens }
+// Fences reports whether mutexes have fencing tokens, see [Config.PlainTokens]. Package quorum refuses
+// nodes with and without them.
+func (s *Store) Fences() bool { return s.config.Format != FormatPlain || s.config.PlainTokens }
 
 // prolongAs adds one hold, whose owner has that field in the lock's hash, to a renewal. The
 // fencing counter lives on by those renewals of a held lock that are sent around the ends of
@@ -194,7 +195,7 @@ func (s *Store) fences() bool { return s.config.Format != FormatPlain || s.confi
 func (s *Store) prolongAs(c *transport.Call, at key, lease *renewal.Item, owner string) {
 	ttl := lease.TTL.Milliseconds()
 	c.Keys = append(c.Keys, string(at))
-	if half := s.fenceMillis / 2; half > 0 && ttl <= s.fenceMillis && s.fences() {
+	if half := s.fenceMillis / 2; half > 0 && ttl <= s.fenceMillis && s.Fences() {
 		now, most := time.Now().UnixMilli(), ttl*2/5 // renewals are a third of the TTL apart, and may be late
 		if now/half != (now-most)/half {
 			c.Keys = append(c.Keys, string(tokenKey(at)))

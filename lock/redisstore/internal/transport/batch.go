@@ -30,40 +30,40 @@ func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
 		return nil, err
 	}
 	r := &request{ctx: ctx, Call: c, node: n}
-	if t.replicas > 0 && c.Script.Granting {
-		return t.runReplicated(r)
+	if t.awaited(c) {
+		return n.grants.run(r)
 	}
-	return r.node.run(r)
+	return n.requests.run(r)
 }
 
 // run sends a request, alone or with others, and returns its reply.
-func (n *node) run(r *request) (any, error) {
-	n.mu.Lock()
-	if n.inFlight < MaxInFlight {
-		n.inFlight++
-		n.mu.Unlock()
+func (q *queue) run(r *request) (any, error) {
+	q.mu.Lock()
+	if q.inFlight < MaxInFlight {
+		q.inFlight++
+		q.mu.Unlock()
 		defer func() { // what has queued replaces it, also after a panic
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if len(n.queued) > 0 {
-				n.transport.Go(n.sendAll)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if len(q.queued) > 0 {
+				q.transport.Go(q.sendAll)
 			} else {
-				n.inFlight--
+				q.inFlight--
 			}
 		}()
-		return n.transport.runOne(r)
+		return q.transport.runOne(r)
 	}
 	r.done = make(chan struct{})
-	if n.queued == nil {
-		n.queued = make([]*request, 0, batchSize)
+	if q.queued == nil {
+		q.queued = make([]*request, 0, batchSize)
 	}
-	n.queued = append(n.queued, r)
-	n.mu.Unlock()
+	q.queued = append(q.queued, r)
+	q.mu.Unlock()
 
 	select {
 	case <-r.done:
 	case <-r.ctx.Done():
-		if n.withdraw(r) {
+		if q.withdraw(r) {
 			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(r.ctx.Err()))
 		}
 		return nil, fault.Classify(r.ctx.Err())
@@ -75,43 +75,43 @@ func (n *node) run(r *request) (any, error) {
 }
 
 // withdraw removes a request that was not sent. It reports whether it did.
-func (n *node) withdraw(r *request) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := slices.Index(n.queued, r)
+func (q *queue) withdraw(r *request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.queued, r)
 	if i >= 0 {
-		n.queued = slices.Delete(n.queued, i, i+1)
+		q.queued = slices.Delete(q.queued, i, i+1)
 	}
 	return i >= 0
 }
 
 // sendAll sends what has queued in batches, one after the other.
-func (n *node) sendAll() {
-	for batch := n.next(); batch != nil; batch = n.next() {
-		n.send(batch)
+func (q *queue) sendAll() {
+	for batch := q.next(); batch != nil; batch = q.next() {
+		q.send(batch)
 		runtime.Gosched() // callers that got a reply often ask again at once
 	}
 }
 
 // next returns the next batch; nil if nothing has queued, and then it is in flight no more.
-func (n *node) next() []*request {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.queued) == 0 {
-		n.inFlight--
+func (q *queue) next() []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queued) == 0 {
+		q.inFlight--
 		return nil
 	}
-	batch := n.queued
-	n.queued = nil
+	batch := q.queued
+	q.queued = nil
 	if len(batch) > batchSize {
-		n.queued = slices.Clone(batch[batchSize:])
+		q.queued = slices.Clone(batch[batchSize:])
 		batch = batch[:batchSize]
 	}
 	return batch
 }
 
 // send sends a batch, with the latest deadline of its requests if all have one.
-func (n *node) send(batch []*request) {
+func (q *queue) send(batch []*request) {
 	var by time.Time
 	bounded := true
 	for _, r := range batch {
@@ -127,13 +127,13 @@ func (n *node) send(batch []*request) {
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	again := n.transport.runPipeline(ctx, n.transport.share(batch))
+	again := q.transport.runPipeline(ctx, q.transport.share(batch))
 	for _, r := range batch {
 		if !slices.Contains(again, r) {
 			close(r.done)
 		}
 	}
-	n.transport.repeat(ctx, again, lateTries-1)
+	q.transport.repeat(ctx, again, lateTries-1)
 	for _, r := range again {
 		close(r.done)
 	}

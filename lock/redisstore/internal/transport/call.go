@@ -17,7 +17,7 @@ type Script struct {
 	Text func() *lua.Text
 	// Granting is set if the script grants locks. A reply that begins with 1 is a grant. Each
 	// run that grants has written, a repeated one too: since Redis 7.2, WAIT covers only
-	// what its connection wrote, see runReplicated.
+	// what its connection wrote, see replicas.go.
 	Granting bool
 	// Common is how many arguments are the same for all requests of a store, and Own how many
 	// a simple request has besides, see share. Own is zero if a run is for one request.

@@ -21,7 +21,7 @@ func TestNodesThatChangeTheirAddresses(t *testing.T) {
 			return n
 		}
 		busy := tr.nodeAt("busy:1")
-		busy.inFlight = 1
+		busy.requests.inFlight = 1
 		used := tr.nodeAt("used:1")
 		for i := range 1000 {
 			used.clock.reading.Store(&Reading{Sent: time.Now()})

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -8,23 +9,42 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
-// runReplicated runs a script that grants a lock, and then waits for the replicas on the
-// same connection. Another connection might lead to another master, which never got the
-// grant. WAIT is for the last write of its connection and all before it, so the script must
-// write even if it grants what the owner has already. A grant that is not replicated in
-// time is an error after which the lock may be held: the owner may ask again, and otherwise
+// Grants that wait for replicas are sent with one WAIT behind them on their connection. Another
+// connection might lead to another master, which never got them. WAIT is for the last write of its
+// connection and all before it, so a script must write even if it grants what the owner has
+// already.
+
+// awaited reports whether what a call grants waits for replicas.
+func (t *Transport) awaited(c *Call) bool { return t.replicas > 0 && c.Script.Granting }
+
+// pipeline returns a pipeline for a request and others like it. If they wait for replicas, it is of the
+// server that has the keys: the cluster client would send WAIT to any node.
+func (t *Transport) pipeline(ctx context.Context, r *request) (redis.Pipeliner, error) {
+	if !t.awaited(r.Call) {
+		return t.client.Pipeline(), nil
+	}
+	master, err := t.Master(ctx, r.key())
+	if err != nil {
+		return nil, err
+	}
+	return master.Pipeline(), nil
+}
+
+// await adds the WAIT to a pipeline of requests.
+func (t *Transport) await(ctx context.Context, pipe redis.Pipeliner, requests []*request) {
+	wait := redis.NewIntCmd(ctx, "wait", t.replicas, t.replicaTimeout.Milliseconds())
+	_ = pipe.Process(ctx, wait)
+	for _, r := range requests {
+		r.wait = wait
+	}
+}
+
+// replicated returns a reply that a WAIT has followed, if there is one. A grant that is not replicated in
+// time is an error after which the lock may be held: the owner may request it again, and otherwise
 // releases it.
-func (t *Transport) runReplicated(r *request) (any, error) {
-	var wait *redis.IntCmd
-	reply, err := t.retryLate(r, func() {
-		wait = t.granted(r)
-		if fault.NoScript(r.cmd.Err()) {
-			r.cmd = r.command(r.ctx, &r.by, true)
-			wait = t.granted(r)
-		}
-	})
-	if list, ok := reply.([]any); !ok || len(list) == 0 || list[0] != int64(1) {
-		return reply, err // no grant
+func (t *Transport) replicated(wait *redis.IntCmd, reply any) (any, error) {
+	if list, ok := reply.([]any); wait == nil || !ok || len(list) == 0 || list[0] != int64(1) {
+		return reply, nil // no grant
 	}
 	acknowledged, err := wait.Result()
 	if err != nil {
@@ -34,21 +54,4 @@ func (t *Transport) runReplicated(r *request) (any, error) {
 		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, t.replicas, t.replicaTimeout))
 	}
 	return reply, nil
-}
-
-// granted sends the call and a WAIT behind it on one connection, to the server that has
-// the keys: the cluster client would send WAIT to any node.
-func (t *Transport) granted(r *request) (wait *redis.IntCmd) {
-	ctx := r.ctx
-	master, err := t.Master(ctx, r.key())
-	if err != nil {
-		r.cmd.SetErr(err)
-		return nil
-	}
-	wait = redis.NewIntCmd(ctx, "wait", t.replicas, t.replicaTimeout.Milliseconds())
-	pipe := master.Pipeline()
-	_ = pipe.Process(ctx, r.cmd)
-	_ = pipe.Process(ctx, wait)
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	return wait
 }

@@ -37,6 +37,8 @@ type request struct {
 
 	reading *Reading // by which the deadline was computed
 	stale   bool     // the reading is to be renewed
+
+	wait *redis.IntCmd // behind a grant that waits for replicas; else nil
 }
 
 // prepare makes the command of the next attempt, with the deadline of the request's context by
@@ -59,7 +61,7 @@ func (t *Transport) prepare(r *request) (err error) {
 	if !bounded {
 		by = now.Add(unboundedRequest)
 	}
-	r.stale = now.Sub(r.reading.Sent) >= freshReading
+	r.stale = now.Sub(r.reading.Sent) >= freshReading && !t.awaited(r.Call) // a reading must not wait for replicas
 	r.by.by = strconv.FormatInt(min(r.reading.At.Add(by.Sub(r.reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
 	r.by.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
 	return nil
@@ -79,13 +81,14 @@ func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
 		r.node = nil
 		return nil, true, nil
 	}
-	return reply, false, nil
+	reply, err = t.replicated(r.wait, reply)
+	return reply, false, err
 }
 
 // runOne sends one request without others.
 func (t *Transport) runOne(r *request) (any, error) {
 	return t.retryLate(r, func() {
-		if r.stale {
+		if r.stale || t.awaited(r.Call) {
 			t.exec(r.ctx, []*request{r})
 			return
 		}
@@ -115,9 +118,18 @@ func (t *Transport) retryLate(r *request, send func()) (any, error) {
 }
 
 // exec sends the requests in one pipeline, and sets their commands. Those whose script the
-// server did not know are repeated in a second pipeline.
+// server did not know are repeated in a second pipeline. All of them, or none, wait for replicas.
 func (t *Transport) exec(ctx context.Context, requests []*request) {
-	pipe := t.client.Pipeline()
+	if len(requests) == 0 {
+		return
+	}
+	pipe, err := t.pipeline(ctx, requests[0])
+	if err != nil {
+		for _, r := range requests {
+			r.cmd.SetErr(err)
+		}
+		return
+	}
 	for _, r := range requests {
 		_ = pipe.Process(ctx, r.cmd)
 	}
@@ -127,22 +139,27 @@ func (t *Transport) exec(ctx context.Context, requests []*request) {
 		clock = newClockCall(requests[old].key()).command(ctx, nil, true)
 		_ = pipe.Process(ctx, clock)
 	}
-	execute(ctx, pipe)
+	t.execute(ctx, pipe, requests)
 	if old >= 0 && clock.Err() == nil {
 		requests[old].node.clock.renew(requests[old].reading, asked, clock.Val())
 	}
+	var again []*request
 	for _, r := range requests {
 		if fault.NoScript(r.cmd.Err()) {
 			r.cmd = r.command(ctx, &r.by, true)
 			_ = pipe.Process(ctx, r.cmd)
+			again = append(again, r)
 		}
 	}
-	execute(ctx, pipe)
+	if len(again) > 0 {
+		t.execute(ctx, pipe, again)
+	}
 }
 
-// execute sends a pipeline, unless it is empty. Each command has its own error.
-func execute(ctx context.Context, pipe redis.Pipeliner) {
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx)
+// execute sends a pipeline of requests. Each command has its own error.
+func (t *Transport) execute(ctx context.Context, pipe redis.Pipeliner, requests []*request) {
+	if t.awaited(requests[0].Call) {
+		t.await(ctx, pipe, requests)
 	}
+	_, _ = pipe.Exec(ctx)
 }

@@ -106,7 +106,7 @@ func (r *request) inTime() (again []*request) {
 // run that are to be repeated, each in a run of its own.
 func (t *Transport) settle(r *request, reply any, err error) (again []*request) {
 	if r.members != nil {
-		return t.settleShared(r.members, reply, err)
+		return t.settleShared(r, reply, err)
 	}
 	r.reply = reply
 	if err != nil {
@@ -116,7 +116,8 @@ func (t *Transport) settle(r *request, reply any, err error) (again []*request) 
 }
 
 // settleShared settles the members of a shared run.
-func (t *Transport) settleShared(members []*request, reply any, err error) (again []*request) {
+func (t *Transport) settleShared(r *request, reply any, err error) (again []*request) {
+	members := r.members
 	replies, ok := reply.([]any)
 	if err == nil && (!ok || len(replies) != len(members)) {
 		err = fault.Unexpected(reply)
@@ -131,7 +132,9 @@ func (t *Transport) settleShared(members []*request, reply any, err error) (agai
 		case replies[i] == tooLate:
 			again = append(again, m.inTime()...)
 		default:
-			m.reply = replies[i]
+			if m.reply, err = t.replicated(r.wait, replies[i]); err != nil {
+				m.reply = err
+			}
 			if text, failed := replies[i].(string); failed { // an error inside an array would make go-redis lose its place in the stream, see docs/upstream.md
 				m.reply = fault.Classify(fault.Refusal(text))
 			}

@@ -32,14 +32,19 @@ func New(client redis.UniversalClient, replicas int, replicaTimeout time.Duratio
 	return t
 }
 
-// node is what the process keeps of one server: the server's clock, and the requests to it. A
-// request leaves at once and alone unless MaxInFlight others are in flight. Those that come then
-// queue, and leave together in one pipeline as soon as one of the others has returned: group
-// commit. Simple ones share a run of their script. Requests in a batch succeed or fail
-// independently.
+// node is what the process keeps of one server: the server's clock, and the requests to it.
 type node struct {
+	clock    serverClock
+	requests queue // but for grants
+	grants   queue // that wait for replicas: while those do not answer, nothing else is delayed
+}
+
+// queue are requests to one server. A request leaves at once and alone unless MaxInFlight others
+// are in flight. Those that come then queue, and leave together in one pipeline as soon as one of
+// the others has returned: group commit. Simple ones share a run of their script. Requests in a
+// batch succeed or fail independently.
+type queue struct {
 	transport *Transport
-	clock     serverClock
 
 	mu       sync.Mutex
 	queued   []*request // guarded by mu; empty unless MaxInFlight are in flight
@@ -63,7 +68,7 @@ func (t *Transport) nodeAt(address string) *node {
 	n, known := t.kept.Load(address)
 	if !known {
 		t.dropUnused()
-		n, _ = t.kept.LoadOrStore(address, &node{transport: t})
+		n, _ = t.kept.LoadOrStore(address, &node{requests: queue{transport: t}, grants: queue{transport: t}})
 	}
 	return n.(*node)
 }
@@ -73,10 +78,10 @@ func (t *Transport) nodeAt(address string) *node {
 func (t *Transport) dropUnused() {
 	for address, n := range t.kept.Range {
 		n := n.(*node)
-		n.mu.Lock()
-		idle := n.inFlight == 0
-		n.mu.Unlock()
-		if reading := n.clock.reading.Load(); idle && (reading == nil || time.Since(reading.Sent) >= readingLife) {
+		if inFlight, _ := n.load(); inFlight > 0 {
+			continue
+		}
+		if reading := n.clock.reading.Load(); reading == nil || time.Since(reading.Sent) >= readingLife {
 			t.kept.Delete(address)
 		}
 	}
@@ -86,10 +91,17 @@ func (t *Transport) dropUnused() {
 // their return. Tests await them.
 func (t *Transport) Load() (inFlight, queued int) {
 	for _, n := range t.kept.Range {
-		n := n.(*node)
-		n.mu.Lock()
-		inFlight, queued = inFlight+n.inFlight, queued+len(n.queued)
-		n.mu.Unlock()
+		sent, waiting := n.(*node).load()
+		inFlight, queued = inFlight+sent, queued+waiting
+	}
+	return inFlight, queued
+}
+
+func (n *node) load() (inFlight, queued int) {
+	for _, q := range []*queue{&n.requests, &n.grants} {
+		q.mu.Lock()
+		inFlight, queued = inFlight+q.inFlight, queued+len(q.queued)
+		q.mu.Unlock()
 	}
 	return inFlight, queued
 }
