@@ -77,8 +77,15 @@ func (r *request) acquire(ctx context.Context) (g grant, err error) {
 // the next count that the store receives makes up for this one. If an acquisition may
 // still be applied, the cleanup releases the hold again.
 func (r *request) release(u limit) (held bool, err error) {
+	ends, returned := r.hold.Count == 0 && r.hold.Keep == 0, false
+	defer func() {
+		if ends && !returned { // the store has panicked, perhaps before it released the lock
+			_ = r.abandon()
+		}
+	}()
 	held, err = r.releaseWithin(u)
-	switch ends := r.hold.Count == 0 && r.hold.Keep == 0; {
+	returned = true
+	switch {
 	case !ends:
 	case err == nil:
 		r.locker.cleanup.confirm(r.hold, r.unknownUntil)
