@@ -18,6 +18,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -346,4 +347,37 @@ func TestReleasesBesideAFullWheel(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 5, available(t, theirs))
 	})
+}
+
+// A release in which the store panics, or ends the goroutine, is repeated as one without an answer:
+// the lock is free, and the permits are back, long before a TTL is over.
+func TestReleaseInWhichTheStorePanics(t *testing.T) {
+	for name, fault := range map[string]fault{"panic": panics, "panic after the release": panicsLate, "Goexit": exits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var o observed
+				s, theirs, f := semaphoreOn(t, lock.Config{TTL: time.Hour, Observer: o.observer()})
+				require.NoError(t, s.Acquire(t.Context(), 2))
+				lease := mustLock(t, locker(t, f, lock.Config{TTL: time.Hour, Observer: o.observer()}).Mutex("a"))
+				for _, release := range []func() error{
+					func() error { return lease.Unlock(t.Context()) },
+					func() error { return s.Release(t.Context(), 2) },
+				} {
+					f.set(func() { f.release = times(1, fault) })
+					var work sync.WaitGroup
+					work.Go(func() {
+						defer func() { _ = recover() }()
+						t.Errorf("the release returned %v", release())
+					})
+					work.Wait()
+					synctest.Wait() // the cleanup has released it, by the store without the fault
+				}
+				assert.EqualValues(t, 5, available(t, theirs))
+				unlock(t, lockNow(t, locker(t, f, lock.Config{}).Mutex("a")))
+				_, ended := o.take()
+				require.Len(t, ended, 1)
+				assert.Equal(t, observe.Failed, ended[0].Outcome)
+			})
+		})
+	}
 }

@@ -70,7 +70,8 @@ func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Def
 	}
 	d.limit(ctx, wait)
 	if err := d.start(); err != nil {
-		l.deferral.leave()
+		defer l.deferral.leave()
+		_, err = l.conclude(&d.acquisition, result{err: err})
 		d.release()
 		return nil, err
 	}

@@ -79,8 +79,8 @@ package lock
 //
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
-// leaving_test.go, usercontext_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73.
+// leaving_test.go, usercontext_test.go, firstperiod_test.go.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
@@ -108,7 +108,7 @@ package lock
 //
 // Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
-// Planted: 21, 26, 55, 60.
+// Planted: 21, 26, 55, 60, 325.
 //
 // Close, Shutdown: shutdown.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
@@ -165,9 +165,9 @@ package lock
 // Semaphores, permits, latches: lock/driver/counter.go, counter.go, semaphore.go,
 // confirmed.go, permits.go, latch.go; lock/redisstore/count.go, lock/redisstore/permit.go,
 // lock/redisstore/semaphore.go.
-// Tests: confirmed_test.go, lock/redisstore/semaphore_test.go,
+// Tests: confirmed_test.go, permits_test.go, lock/redisstore/semaphore_test.go,
 // lock/redisstore/latch_test.go, liveness_test.go.
-// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211.
+// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323.
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -39,5 +40,57 @@ func TestFirstPeriodIsShorter(t *testing.T) {
 		require.True(t, lease.Valid(), "it was renewed")
 		require.Greater(t, time.Until(lease.Until()), 2*first)
 		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A grant that ends too soon to be renewed is no lease: Lock waits for another, and TryLock is
+// refused. Permits have such grants when their semaphore is about to end.
+func TestGrantThatEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{})
+		p := l.Permits("a")
+		create := func() {
+			t.Helper()
+			created, err := p.TrySetPermitsFor(t.Context(), 1, time.Minute)
+			require.NoError(t, err)
+			require.True(t, created)
+			time.Sleep(time.Minute - 20*time.Millisecond)
+		}
+		create()
+		_, err := p.One().TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		create()
+		leases := make(chan *lock.Lease)
+		go func() {
+			lease, err := p.One().Lock(t.Context())
+			assert.NoError(t, err)
+			leases <- lease
+		}()
+		time.Sleep(time.Minute)
+		created, err := p.TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		require.True(t, created)
+		require.NoError(t, (<-leases).Unlock(t.Context()))
+	})
+}
+
+// A grant that has ended when it arrives is requested again.
+func TestGrantThatEndsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: begun{locktest.StartMemory(t).Store(t), 400 * time.Millisecond}}
+		l := locker(t, store, lock.Config{})
+		asked := 0
+		store.set(func() {
+			store.acquire = func(_ context.Context, do func() error) error {
+				if asked++; asked == 1 {
+					defer time.Sleep(500 * time.Millisecond)
+				}
+				return do()
+			}
+		})
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Equal(t, 2, asked)
 	})
 }

@@ -46,5 +46,6 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 
 // Wait waits until the latch is open, even while the store does not answer.
 func (l *Latch) Wait(ctx context.Context) error {
-	return l.locker.acquireNoLease(ctx, l.locker.newHold(driver.KindLatch, l.name, l.locker.resendWindow()), forever)
+	ttl := max(l.locker.resendWindow(), l.locker.config.TTL) // a grant's answer may come as late as that of a lock
+	return l.locker.acquireNoLease(ctx, l.locker.newHold(driver.KindLatch, l.name, ttl), forever)
 }

@@ -42,8 +42,8 @@ type state interface {
 func (l *Lease) own() *ownership { return l.holding.(*ownership) }
 
 // Context returns a context that ends with cause [ErrLost] when the lease is lost, and with
-// [ErrReleased] after the last Unlock. It carries the ownership, and the values, but not the
-// cancellation, of the context of the acquisition.
+// [ErrReleased] after the last Unlock. It carries the ownership, and the values but not the
+// cancellation of the first acquisition's context.
 func (l *Lease) Context() context.Context { return l.holding.with(l.holding.state().Context()) }
 
 // Lost is closed when the lease is lost, unless it is unlocked first.

@@ -122,7 +122,7 @@ type Locker struct {
 	watchdog *renewal.Watchdog
 	client   driver.Client
 	owners   atomic.Int64  // number of the latest owner
-	permits  atomic.Uint32 // number of the latest permit
+	permits  atomic.Uint64 // number of the latest permit
 
 	// closed ends with Close; its Done ends every wait of this locker.
 	closed context.Context
@@ -213,10 +213,10 @@ func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 func (l *Locker) group(name string, kind driver.Kind) string { return l.store.Group(name, kind) }
 
 // newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
-// store can distinguish the two. The last four bytes are zero: see newPermitOwner.
+// store can distinguish the two. The last six bytes are zero: see newPermitOwner.
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:12]) // never fails
+	rand.Read(b[:10]) // never fails
 	b[6] = b[6]&0x0f | 0x80
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])

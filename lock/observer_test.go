@@ -134,6 +134,37 @@ func TestObserver(t *testing.T) {
 	})
 }
 
+// With Config.MaxWaiters a call of Go ends as one of Lock, and is counted and reported as that.
+func TestObserverOfTooManyWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		l := locktest.New(t, lock.Config{MaxWaiters: 1, Observer: o.observer()})
+		m := l.Mutex("a")
+		lease := lockNow(t, m)
+		waits, err := m.Go(t.Context(), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		o.take()
+		for _, call := range []func() error{
+			func() error { return m.Do(t.Context(), never(t)) },
+			func() error {
+				_, err := m.Go(t.Context(), never(t))
+				return err
+			},
+		} {
+			refused := l.Stats().Refused
+			err := call()
+			require.ErrorIs(t, err, lock.ErrTooManyWaiters)
+			acquired, _ := o.take()
+			require.Len(t, acquired, 1)
+			require.Equal(t, observe.Refused, acquired[0].Outcome)
+			require.Equal(t, err, acquired[0].Err)
+			require.Equal(t, refused+1, l.Stats().Refused)
+		}
+		unlock(t, lease)
+		require.NoError(t, waits.Wait(t.Context()))
+	})
+}
+
 // A loss is reported once, whether the watchdog or Unlock is first to notice it. A hold
 // that the store lost without notice ends with its Unlock's error.
 func TestObserverOfLosses(t *testing.T) {

@@ -257,10 +257,14 @@ func (o *ownership) unlock(u limit, used bool) error {
 	}
 	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
 	defer l.unlocks.end()
-	err := o.end(u, h)
-	o.over(err)
+	err := errUnfinished
+	defer func() { o.over(err) }()
+	err = o.end(u, h)
 	return err
 }
+
+// errUnfinished is what is reported of an Unlock in which the store panics.
+var errUnfinished = errors.New("lock: the store has panicked in a release")
 
 // end ends the ownership, whose last hold is being unlocked, and unlocks countMutex.
 func (o *ownership) end(u limit, h *driver.Hold) error {

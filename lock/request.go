@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,13 +41,13 @@ func (r *request) acquire(ctx context.Context) (g grant, err error) {
 		r.unknownUntil = deadline
 	}
 	g.sent = time.Now()
-	end := l.until(g.sent, h.TTL)
 	g.Answer, err = l.store.Acquire(bounded, h)
 	if err == nil && g.Verdict == driver.Granted {
 		g.Lease, g.First, g.Reserved = min(g.Lease, h.TTL), min(g.First, h.TTL), min(g.Reserved, h.Queue.Reserve)
-		if !time.Now().Before(end) {
+		first := cmp.Or(g.First, g.Lease, h.TTL)
+		if first < minTTL(l.tick) || !time.Now().Before(l.until(g.sent, first)) {
 			err = fmt.Errorf("%w: the grant of %q took %v, too long for its TTL of %v; raise the TTL",
-				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), h.TTL)
+				ErrUnavailable, h.Name, time.Since(g.sent).Round(time.Millisecond), first)
 		}
 	}
 	if r.failure = err; err == nil || errors.Is(err, ErrNotDone) {
@@ -76,8 +77,15 @@ func (r *request) acquire(ctx context.Context) (g grant, err error) {
 // the next count that the store receives makes up for this one. If an acquisition may
 // still be applied, the cleanup releases the hold again.
 func (r *request) release(u limit) (held bool, err error) {
+	ends, returned := r.hold.Count == 0 && r.hold.Keep == 0, false
+	defer func() {
+		if ends && !returned { // the store has panicked, perhaps before it released the lock
+			_ = r.abandon()
+		}
+	}()
 	held, err = r.releaseWithin(u)
-	switch ends := r.hold.Count == 0 && r.hold.Keep == 0; {
+	returned = true
+	switch {
 	case !ends:
 	case err == nil:
 		r.locker.cleanup.confirm(r.hold, r.unknownUntil)

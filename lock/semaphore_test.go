@@ -178,6 +178,16 @@ func TestNotAcquiredErrorNamesPermits(t *testing.T) {
 	assert.Contains(t, text, "another family")
 }
 
+// A wait has no lease, and no TTL of its own: brief requests that are not repeated suffice.
+func TestOpenLatchWithBriefRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{RequestTimeout: 4 * time.Millisecond, RetryFor: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, l.Latch("ready").Wait(ctx))
+	})
+}
+
 func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)

@@ -96,7 +96,7 @@ func ClientOf(owner string) string {
 	if len(permit) != 32 || permit[12] != '8' {
 		return ""
 	}
-	return strings.Join([]string{permit[:8], permit[8:12], permit[12:16], permit[16:20], permit[20:24] + "00000000"}, "-")
+	return strings.Join([]string{permit[:8], permit[8:12], permit[12:16], permit[16:20], "000000000000"}, "-")
 }
 
 // Plain reports whether the hold has no extras.

@@ -659,6 +659,7 @@ func TestInspectReadsPermits(t *testing.T) {
 	assert.Equal(t, driver.KindPermit, deleted.Kind, "its number was deleted or evicted")
 	assert.EqualValues(t, 1, deleted.HolderCount)
 	assert.Zero(t, deleted.Count)
+	assert.False(t, deleted.Counted)
 
 	assert.Equal(t, []string{"deleted", "endless", "many", "mutex", "permits", "t", "{t}permits"}, i.names())
 	for _, name := range []string{"permits", "expiring"} {

@@ -541,6 +541,34 @@ func reportsPermitsInUse(b *bench) {
 	b.lists(l, "*")
 }
 
+// The number is deleted as a latch: both are one number under the name.
+func reportsPermitsThatOutliveTheirNumber(b *bench) {
+	l := b.locker(lock.Config{TTL: time.Minute})
+	p := l.Permits(b.name("a"))
+	if _, err := p.TrySetPermits(b.Context(), 2); err != nil {
+		b.Fatal(err)
+	}
+	lease, err := p.One().Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if deleted, err := l.Latch(b.name("a")).Delete(b.Context()); err != nil || !deleted {
+		b.Fatalf("got %v, %v", deleted, err)
+	}
+	for _, kind := range []driver.Kind{driver.KindPermit, driver.KindMutex} {
+		info := b.ask(b.inspection(l, "a", kind))
+		if info.Kind != driver.KindPermit || info.Counted || info.Count != 0 || info.TTL <= 50*time.Second {
+			b.Errorf("as a %v got %+v, want a permit without a number", kind, info)
+		}
+		if h := b.only(info); h.Owner != lease.Owner() {
+			b.Errorf("as a %v got %+v, want %s", kind, h, lease.Owner())
+		}
+	}
+	b.lists(l, "*", "a")
+	b.unlock(lease)
+	b.lists(l, "*")
+}
+
 func reportsALatchsCount(b *bench) {
 	l := b.locker(lock.Config{})
 	latch := l.Latch(b.name("a"))

@@ -67,6 +67,7 @@ var permitTests = []test{
 	{"GivesOutNoMoreThanThereAre", givesOutNoMoreThanThereAre},
 	{"LosesNoPermitWhenCancelled", losesNoExpiringPermitWhenCancelled},
 	{"ReportsPermitsInUse", inspecting(reportsPermitsInUse)},
+	{"ReportsPermitsThatOutliveTheirNumber", inspecting(reportsPermitsThatOutliveTheirNumber)},
 	{"Closes", permitsClose},
 }
 

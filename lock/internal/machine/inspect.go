@@ -14,7 +14,7 @@ func (s *State) Inspect(now time.Time, as driver.Kind) (info driver.Info) {
 	switch counts := modes[as] == free; {
 	case counts && s.lock.mode != free:
 		info.Foreign, info.TTL = "hash", s.left(s.lock.ends)
-	case counts, s.count.exists && len(s.permits.expire) > 0:
+	case counts, s.lock.mode == free && s.hasPermits():
 		info = s.describeCount(as)
 	default:
 		info = s.describeLock()
@@ -37,27 +37,30 @@ func (s *State) ForceRelease(now time.Time) (driver.Info, []Message) {
 	return info, s.messages
 }
 
+// hasPermits reports whether there are permits of a count. Those in use outlive one that was deleted.
+func (s *State) hasPermits() bool {
+	return s.count.exists && len(s.permits.expire) > 0 || s.permits.last() > s.ms
+}
+
 func (s *State) describeCount(as driver.Kind) (info driver.Info) {
 	info.Kind = as
 	info.WaiterCount = int64(s.listening(Topics(&driver.Hold{Kind: max(as, driver.KindSemaphore)})[0]))
-	if !s.count.exists {
-		return info
+	if s.count.exists {
+		info.Counted, info.Count, info.TTL = true, s.count.n, s.left(s.count.ends)
 	}
-	info.Counted, info.Count, info.TTL = true, s.count.n, s.left(s.count.ends)
 	if as == driver.KindSemaphore || as == driver.KindLatch {
 		return info
 	}
 	info.Kind = driver.KindPermit
-	last := end(0)
 	for id, ends := range s.permits.expire {
-		if ends <= s.ms {
+		switch {
+		case ends > s.ms:
+			info.Holders = append(info.Holders, driver.Holder{Owner: id, Holds: 1, TTL: s.left(ends)})
+		case s.count.exists:
 			info.Count++
-			continue
 		}
-		last = max(last, ends)
-		info.Holders = append(info.Holders, driver.Holder{Owner: id, Holds: 1, TTL: s.left(ends)})
 	}
-	if last > 0 {
+	if last := s.permits.last(); last > s.ms {
 		info.TTL = s.left(last)
 	}
 	sortHolders(&info)

@@ -15,6 +15,14 @@ type permits struct {
 	ends   end            // all end with the semaphore, if that ends
 }
 
+// last returns the end of the last one, 0 if there are none.
+func (p *permits) last() (last end) {
+	for _, ends := range p.expire {
+		last = max(last, ends)
+	}
+	return last
+}
+
 // idsOf returns the ids of a hold's permits: the first 32 bytes of the owner, hexadecimal
 // digits of which the last 32 bits count up.
 func idsOf(h *driver.Hold) []string {

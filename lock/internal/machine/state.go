@@ -231,11 +231,8 @@ func (s *State) foreign() driver.Answer {
 // Ends returns when nothing is left if no request comes. By then the clock has passed the last
 // token, so that tokens grow without it. ok is false if a count never ends.
 func (s *State) Ends() (at time.Time, ok bool) {
-	permits := end(0) // of a count that was deleted, they end nevertheless
-	for _, ends := range s.permits.expire {
-		permits = max(permits, ends)
-	}
-	last := max(s.lock.ends, s.queue.ends, s.fair.ends, s.claim.ends, s.count.ends, min(permits, s.permits.ends), end(s.token/1000))
+	permits := min(s.permits.last(), s.permits.ends) // of a count that was deleted, they end nevertheless
+	last := max(s.lock.ends, s.queue.ends, s.fair.ends, s.claim.ends, s.count.ends, permits, end(s.token/1000))
 	for _, o := range s.outcomes {
 		last = max(last, o.ends)
 	}

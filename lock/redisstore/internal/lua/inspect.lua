@@ -30,7 +30,7 @@ if kind == 'none' and (used or 0) == 0 then
   return as == '' and reply or {kind, reply[2], as, 0, {}, listening(publish, ARGV[5]), {}, reply[8], ''}
 end
 if not mode then return reply end
-reply[9] = decimal(count)
+reply[9] = count and decimal(count) or ''
 if mode ~= '' then
   reply[1], reply[2], reply[3], reply[4], reply[5] = 'lock', left or reply[2], mode, used, permits
   reply[6], reply[7] = listening(publish, ARGV[5]), {}

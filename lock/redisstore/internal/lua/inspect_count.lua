@@ -37,14 +37,14 @@ end
 -- lock, permits  the keys of the number, and of the permits in use if they expire
 -- as  the known kind: 'semaphore', 'permits' or 'latch', or ''
 -- returns  nothing if it is not a number, or not of the known kind; otherwise its mode
---          (as, 'permits' if there are any in use, or '' if it is unknown); its count; the
---          number of permits in use, the first of them, and the ms left of the last one,
---          nil if there are none
+--          (as, 'permits' if there are any in use, or '' if it is unknown); its count, nil if
+--          there is none; the number of permits in use, the first of them, and the ms left of
+--          the last one, nil if there are none
 local function describeCount(lock, permits, as, most)
   local count = countOf(lock)
   if count == false or as == 'permits' and not isPermits(permits) then return end
   if as ~= '' and as ~= 'permits' then return as, count, 0, {} end
   local used, found, left, expired = inUse(permits, most)
-  if used then return 'permits', count and count + expired or 0, used, found, used > 0 and left or nil end
+  if used then return 'permits', count and count + expired, used, found, used > 0 and left or nil end
   return as, count, 0, {}
 end
