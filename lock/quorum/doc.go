@@ -63,9 +63,10 @@
 //
 // Redis, PostgreSQL, files and memory count tokens alike, by their clocks in µs, and are
 // Fencers: the guarantee holds in any mix of them, and the tokens of a grant continue those
-// that a single one of them has given. [New] refuses plain locks without PlainTokens in a mix. The tokens of etcd are revisions, which no other server
-// can raise. With a minority of etcd nodes all tokens grow by the other nodes' clocks, as
-// described above; [New] refuses more of them, unless tokens are never compared.
+// that a single one of them has given. [New] refuses plain locks without PlainTokens in a mix.
+// The tokens of etcd are revisions, which no other server can raise. With a minority of etcd
+// nodes all tokens grow by the other nodes' clocks, as described above; [New] refuses more of them,
+// unless tokens are never compared.
 //
 // A node that notices the loss of leases, as one on etcd does, has all leases renewed at once. The
 // shortest lease of the granting nodes counts: etcd rounds TTLs down to whole seconds.
