@@ -79,10 +79,10 @@ func TestGrantThatEndsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{Store: begun{locktest.StartMemory(t).Store(t), 400 * time.Millisecond}}
 		l := locker(t, store, lock.Config{})
-		asked := 0
+		requests := 0
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
-				if asked++; asked == 1 {
+				if requests++; requests == 1 {
 					defer time.Sleep(500 * time.Millisecond)
 				}
 				return do()
@@ -91,6 +91,6 @@ func TestGrantThatEndsOnItsWay(t *testing.T) {
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
-		require.Equal(t, 2, asked)
+		require.Equal(t, 2, requests)
 	})
 }
