@@ -7,8 +7,8 @@ package main
 // leasewheel run: cmd/leasewheel/internal/run/run.go, cmd/leasewheel/internal/run/kind.go,
 // cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_real_test.go, child_linux_test.go,
-// cmd/leasewheel/internal/run/supervise_linux_test.go.
-// Planted: 41, 150, 273, 283, 318.
+// cmd/leasewheel/internal/run/supervise_linux_test.go, cmd/leasewheel/internal/run/guard_linux_test.go.
+// Planted: 41, 150, 273, 283, 318, 321.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;

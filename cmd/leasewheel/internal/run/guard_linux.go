@@ -74,6 +74,7 @@ type guarding struct {
 	child *child
 
 	mu     sync.Mutex // guards the fields below
+	over   bool       // the command has ended by itself: nothing is ended any more
 	action lossAction // how the command is being ended; empty: it is not
 	since  time.Time  // when that began
 }
@@ -100,11 +101,21 @@ func (g *guarding) run() {
 	g.report(guardReport{PID: g.child.pid})
 	go g.listen()
 	waitAll(g.child.pid, awaitChild, func(status unix.WaitStatus) {
-		g.report(guardReport{Status: status})
-		if ending, _ := g.state(); !status.Stopped() && ending == "" {
+		if g.changed(status) {
 			os.Exit(exit.OK)
 		}
 	})
+}
+
+// changed reports a change of the command's state, and returns whether it has ended by itself. That
+// is recorded first: leasewheel run may be gone as soon as it has the report.
+func (g *guarding) changed(status unix.WaitStatus) (over bool) {
+	g.mu.Lock()
+	over = !status.Stopped() && g.action == ""
+	g.over = over
+	g.mu.Unlock()
+	g.report(guardReport{Status: status})
+	return over
 }
 
 // awaitChild returns when a child has changed its state. It does not reap: a guard that
@@ -126,17 +137,19 @@ func (g *guarding) listen() {
 		}
 		g.begin(order.Action)
 	}
-	g.begin(g.order.Action)
-	g.end()
+	if g.begin(g.order.Action) {
+		g.end()
+	}
 }
 
-// begin records how the command is being ended from now on, once.
-func (g *guarding) begin(action lossAction) {
+// begin records how the command is being ended from now on, once, unless it is over.
+func (g *guarding) begin(action lossAction) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.action == "" {
+	if g.action == "" && !g.over {
 		g.action, g.since = action, time.Now()
 	}
+	return !g.over
 }
 
 func (g *guarding) state() (action lossAction, since time.Time) {
