@@ -56,7 +56,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	commandtest.Ask(t, env, exit.OK, "unlock", "--force", "nightly")
 	require.NoError(t, p.Stdin.Close())
 	p.Wait()
-	commandtest.Ask(t, env, exit.OK, "run", "--permits", "2", "gpu", "--", "true")
+	require.Equal(t, exit.OK, commandtest.Start(t, env, "run", "--permits", "2", "gpu", "--", "true").Wait())
 	foreign := commandtest.Call(t, env, "run", "-n", "-E", "0", "gpu", "--", "true")
 	assert.Equal(t, exit.Unavailable, foreign.Wait())
 	foreign.RequireOneLine("is the number of a semaphore or a latch, not a lock")

@@ -127,7 +127,8 @@ func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...stri
 }
 
 // Call runs leasewheel with args in this process, to its end. The variables of env that
-// name a server or a store become flags: other tests run beside this one.
+// name a server or a store become flags: other tests run beside this one. A run that gets the lock
+// needs Start: it waits for all children of its process, those of other tests too.
 func Call(t *testing.T, env []string, args ...string) *Process {
 	t.Helper()
 	return CallWith(t, env, "", args...)
