@@ -16,6 +16,12 @@ func die(t *testing.T, s *Store) {
 	t.Helper()
 	s.end(errClosed)
 	s.running.Wait()
+	revokeAll(t, s)
+}
+
+// revokeAll ends a store's etcd leases.
+func revokeAll(t *testing.T, s *Store) {
+	t.Helper()
 	s.leases.mu.Lock()
 	ids := sortedKeys(s.leases.all)
 	s.leases.mu.Unlock()

@@ -496,13 +496,7 @@ func TestKeysEnd(t *testing.T) {
 	}
 	assert.Equal(t, []string{"epoch", "lock/rw"}, endless(), "two stores have a part in one")
 	for _, s := range []*Store{s, other} {
-		s.leases.mu.Lock()
-		ids := sortedKeys(s.leases.all)
-		s.leases.mu.Unlock()
-		for _, id := range ids {
-			_, err := s.client.Revoke(t.Context(), id)
-			require.NoError(t, err)
-		}
+		revokeAll(t, s)
 	}
 	third := beside(t, s)
 	assert.True(t, third.sweep(t.Context()))

@@ -218,16 +218,23 @@ func TestURLOfAnotherKindOfServer(t *testing.T) {
 		"redis://" + sentinel + "?":                              "`leasewheel doctor` finds what is missing",
 		"redis-cluster://" + sentinel + "?":                      "`leasewheel doctor` finds what is missing",
 	} {
-		store, err := redisstore.Open(url+unhurriedIO, redisstore.Config{})
-		require.NoError(t, err)
-		defer store.Close()
-		locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
-		require.NoError(t, err)
-		defer locker.Close()
-		_, err = locker.Mutex("a").TryLock(t.Context())
+		err := tryAt(t, url+unhurriedIO)
 		require.ErrorContains(t, err, advice, url)
 		assert.NotErrorIs(t, err, driver.ErrUnavailable, url)
 	}
+}
+
+// tryAt returns the error of a TryLock on the servers of a URL.
+func tryAt(t *testing.T, url string) error {
+	t.Helper()
+	store, err := redisstore.Open(url, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
+	require.NoError(t, err)
+	defer locker.Close()
+	_, err = locker.Mutex("a").TryLock(t.Context())
+	return err
 }
 
 // The two logins of a sentinel URL are used as Open documents: for the sentinels, and for

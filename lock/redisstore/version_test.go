@@ -28,13 +28,7 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 		"a server hides EVAL":              "ERR unknown command 'eval', with args beginning with: 'secret'",
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := redisstore.Open("redis://"+oldServer(t, refusal)+"?"+unhurriedIO, redisstore.Config{})
-			require.NoError(t, err)
-			defer store.Close()
-			locker, err := lock.New(store, lock.Config{RequestTimeout: answersWithin})
-			require.NoError(t, err)
-			defer locker.Close()
-			_, err = locker.Mutex("a").TryLock(t.Context())
+			err := tryAt(t, "redis://"+oldServer(t, refusal)+"?"+unhurriedIO)
 			require.ErrorIs(t, err, redisstore.ErrTooOld)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
 			assert.ErrorContains(t, err, "Redis 6.2 or newer")
