@@ -339,7 +339,7 @@ $`, commandtest.Ask(t, env, exit.NotHeld, "unlock", "--force", "orders:42", "not
 
 	p := commandtest.Call(t, env, "unlock", "--force", "text", "orders:7", "basket")
 	assert.Equal(t, exit.Unavailable, p.Wait())
-	p.RequireOneLine("text is a string, not a lock of this format; it was left alone")
+	p.RequireOneLine("text is a string, not a lock of this format; it was left alone; basket is a hash, not a lock")
 	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.Stdout.String())
 	assert.Equal(t, "x", client.Get(t.Context(), "text").Val())
 

@@ -1,7 +1,6 @@
 package look
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 			}
 			held = held || s.Held()
 			if s.Foreign != "" {
-				foreign = cmp.Or(foreign, exit.Errorf(exit.Unavailable, "%s is a %s, not a lock of this format; it was left alone", s.subject(), output.Quoted(s.Foreign)))
+				foreign = errors.Join(foreign, fmt.Errorf("%s is a %s, not a lock of this format; it was left alone", s.subject(), output.Quoted(s.Foreign)))
 			}
 		}
 		if err := failure(cmd, sights); err != nil {
@@ -103,7 +102,10 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 			free = &exit.Error{Code: exit.NotHeld} // reported already
 		}
 	}
-	return cmp.Or(foreign, free)
+	if foreign != nil {
+		return exit.Errorf(exit.Unavailable, "%w", foreign)
+	}
+	return free
 }
 
 // subject names a lock, and its server if there are several.
