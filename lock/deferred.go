@@ -93,13 +93,17 @@ func (d *Deferred) Err() error {
 	}
 }
 
-// Wait waits until Done is closed and returns Err, or the cause of ctx.
+// Wait waits until Done is closed and returns Err, or the cause of ctx if that ends before.
 func (d *Deferred) Wait(ctx context.Context) error {
 	defer yieldSlot(ctx)()
 	select {
 	case <-d.done:
-		return d.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-d.done: // even if both have ended
+		return d.err
+	default:
 		return context.Cause(ctx)
 	}
 }

@@ -89,6 +89,9 @@ func TestDeferredRunsOnceGranted(t *testing.T) {
 		unlock(t, holder)
 		require.ErrorIs(t, d.Wait(t.Context()), bad)
 		require.ErrorIs(t, d.Err(), bad)
+		for range 20 {
+			require.ErrorIs(t, d.Wait(short), bad, "both have ended")
+		}
 		assert.Equal(t, 1, ran)
 		assert.False(t, d.Cancel(), "it has run")
 		unlock(t, lockNow(t, l.Mutex("a")))
