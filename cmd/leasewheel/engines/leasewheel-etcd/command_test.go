@@ -155,6 +155,7 @@ func TestRefusals(t *testing.T) {
 		url  string
 		args []string
 	}{
+		"ttl":         {exit.Usage, "whole seconds", "etcd://127.0.0.1:1", []string{"run", "--ttl", "900ms", "a", "--", "true"}},
 		"permits":     {exit.Usage, "has no clock", "etcd://127.0.0.1:1", []string{"run", "--permits", "3", "a", "--", "true"}},
 		"a format":    {exit.Usage, "is no Redis", url, []string{"ls", "--format", "plain"}},
 		"a queue":     {exit.Usage, "needs a server of Redis", url, []string{"queue", "stats", "a"}},

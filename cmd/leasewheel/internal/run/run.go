@@ -528,7 +528,7 @@ func (r *command) refused(ctx context.Context, err error) error {
 		refusal    *lock.NotAcquiredError
 	)
 	switch {
-	case errors.As(err, &name), errors.As(err, &outside):
+	case errors.As(err, &name), errors.As(err, &outside), errors.Is(err, lock.ErrUnsupported):
 		return exit.Errorf(exit.Usage, "%w", err)
 	case errors.As(err, &foreign), errors.As(err, &mismatched), errors.As(err, &permits):
 		return exit.Errorf(exit.Unavailable, "%w", err)
