@@ -2,6 +2,7 @@ package wheel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -74,6 +75,9 @@ func (c Config) check() (Config, error) {
 	if c.MaxPending < 0 {
 		return c, fmt.Errorf("wheel: Config.MaxPending is %d; it must be above 0, or 0 for no limit",
 			c.MaxPending)
+	}
+	if p, ok := c.Executor.(*Pool); ok && (p == nil || p.tasks == nil) {
+		return c, errors.New("wheel: Config.Executor is a Pool that NewPool has not made")
 	}
 	c.Buckets = 1 << bits.Len(uint(c.Buckets-1))
 	if c.Logger == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Values out of range are refused, with the field's name and the range.
-func TestNewRefusesSenselessNumbers(t *testing.T) {
+func TestNewRefusesSenselessValues(t *testing.T) {
 	for _, c := range []struct {
 		config wheel.Config
 		says   string
@@ -28,6 +28,8 @@ func TestNewRefusesSenselessNumbers(t *testing.T) {
 		{wheel.Config{Buckets: math.MinInt}, "Config.Buckets"},
 		{wheel.Config{MaxPending: -1}, "Config.MaxPending is -1; it must be above 0, or 0 for no limit"},
 		{wheel.Config{MaxPending: math.MinInt64}, "Config.MaxPending"},
+		{wheel.Config{Executor: new(wheel.Pool)}, "Config.Executor is a Pool that NewPool has not made"},
+		{wheel.Config{Executor: (*wheel.Pool)(nil)}, "Config.Executor"},
 	} {
 		w, err := wheel.New(c.config)
 		if err == nil {

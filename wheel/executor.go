@@ -34,7 +34,7 @@ var (
 	ErrPoolClosed = errors.New("wheel: the pool is closed")
 )
 
-// A Pool is an [Executor] with a fixed number of goroutines and a queue of
+// A Pool, which [NewPool] makes, is an [Executor] with a fixed number of goroutines and a queue of
 // fixed length in front of them. One pool can serve several wheels. A task that
 // panics ends the program, as in any goroutine.
 type Pool struct {
