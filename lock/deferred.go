@@ -93,7 +93,7 @@ func (d *Deferred) Err() error {
 	}
 }
 
-// Wait waits until Done is closed and returns Err, or the cause of ctx if that ends before.
+// Wait returns Err once Done is closed, or the cause of ctx if it ends first.
 func (d *Deferred) Wait(ctx context.Context) error {
 	defer yieldSlot(ctx)()
 	select {

@@ -13,8 +13,6 @@ type traits struct {
 	// places: the store keeps a queue of all waiters, from their first request. Each has a
 	// place of its own there, and wakes of its own.
 	places bool
-	// joint: holders do not exclude each other.
-	joint bool
 	// further: a grant may leave room for the next waiter, or change what it waits for. The
 	// next head then sends a request.
 	further bool
@@ -31,7 +29,7 @@ type traits struct {
 var kinds = [...]traits{
 	driver.KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true},
 	driver.KindFair:      {reentrant: true, places: true, minHold: true},
-	driver.KindRead:      {reentrant: true, joint: true, further: true},
+	driver.KindRead:      {reentrant: true, further: true},
 	driver.KindWrite:     {reentrant: true},
 	driver.KindSemaphore: {permits: true, endless: true},
 	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: (*Locker).newPermitOwner},

@@ -30,7 +30,7 @@ type Multi struct {
 
 // All returns a handle on the members together: of any kind, permits as well, and of several
 // Lockers. Each is waited for and held as its own MaxWait and Options say. A lock that is
-// given twice is taken once. If two members exclude each other, the methods return an error.
+// given twice is taken once. If one member may block another, the methods return an error.
 // All panics if one is nil.
 func All(members ...*Mutex) *Multi {
 	m := &Multi{given: slices.Clone(members), place: make([]int, len(members))}
@@ -59,7 +59,7 @@ func (m *Multi) validate() error {
 			case member.kind == driver.KindPermit && next.kind == driver.KindPermit:
 				return fmt.Errorf("lock: All has permits of %q twice: take them together, with Permits.Several", member.name)
 			default:
-				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second would wait for the first", member.kind, next.kind, member.name)
+				return fmt.Errorf("lock: a %v and a %v both called %q cannot be held together: the second may wait for the first", member.kind, next.kind, member.name)
 			}
 		}
 	}
@@ -71,16 +71,13 @@ func (m *Mutex) is(other *Mutex) bool {
 	return reentry.KeyOf(m.locker, m.kind, m.name) == reentry.KeyOf(other.locker, other.kind, other.name)
 }
 
-// blocks reports whether a holder of m might wait for itself to get other. It cannot detect
-// two stores on one server.
+// blocks reports whether a holder of m might wait for itself to get other: a reader, too, behind
+// a writer that came in between. It cannot detect two stores on one server.
 func (m *Mutex) blocks(other *Mutex) bool {
 	if m.is(other) {
 		return !kinds[m.kind].reentrant
 	}
-	if m.name != other.name || !same(m.locker.store, other.locker.store) {
-		return false
-	}
-	return !kinds[m.kind].joint || !kinds[other.kind].joint
+	return m.name == other.name && same(m.locker.store, other.locker.store)
 }
 
 // same reports whether two stores are the same, if they can be compared.
