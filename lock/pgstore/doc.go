@@ -42,7 +42,7 @@
 //
 // # Failover
 //
-// By synchronous_commit of the pool's role a confirmed grant survives
+// By synchronous_commit of the pool's role a confirmed grant, release or count survives
 //
 //	off                          nothing for certain
 //	local, or no named standby   a crash of the primary
@@ -108,7 +108,7 @@ package pgstore
 //
 // The machine on a row: step.go, turn.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go. Planted: 276.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
