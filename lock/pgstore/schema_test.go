@@ -44,6 +44,26 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 	require.True(t, held)
 }
 
+// A schema may be made in a database of any encoding, whichever characters that has.
+func TestMigrateInAnyEncoding(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for _, encoding := range []string{"EUC_JP", "LATIN2", "SQL_ASCII"} {
+		database := "in_" + strings.ToLower(encoding)
+		exec(t, s, "DROP DATABASE IF EXISTS "+database)
+		exec(t, s, "CREATE DATABASE "+database+" TEMPLATE template0 ENCODING "+encoding)
+		in := func(c *pgxpool.Config) {
+			c.ConnConfig.Database = database
+			c.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+		}
+		require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t, in), pgstore.DefaultSchema), encoding)
+		store := open(t, s, pgstore.Config{}, in)
+		h := hold(driver.KindMutex, "a", "client:1")
+		granted(t, store, h)
+		released(t, store, h)
+	}
+}
+
 // A schema of any name may be made at once by several programs, again and again.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
