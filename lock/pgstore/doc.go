@@ -119,7 +119,7 @@ package pgstore
 // Planted: 244, 258.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
-// Planted: 243, 333.
+// Planted: 243, 333, 344.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.
