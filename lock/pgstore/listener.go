@@ -29,7 +29,7 @@ type listener struct {
 	changes map[string]bool                   // guarded by mu; names whose rows may have to change
 	rows    map[string]map[machine.Topic]bool // guarded by mu; nil before the first connection; that the server has: true; that it may have: false
 	changed chan struct{}                     // guarded by mu; closed when rows change, or a connection fails
-	failed  error                             // guarded by mu; why the last connection failed, nil while there is one
+	failed  error                             // guarded by mu; why the last connection, or change of rows, failed; nil after one that did not
 }
 
 // place is a name's topic.
@@ -108,9 +108,9 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		l.s.work.Go(l.run)
 	}
 	for !l.has(b) {
-		if errors.Is(l.failed, errListen) {
-			defer l.mu.Unlock()
-			return l.failed
+		if err := l.failed; lasting(err) {
+			l.mu.Unlock()
+			return err
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -165,11 +165,7 @@ func (l *listener) run() {
 	for failures := 0; l.s.ending.Err() == nil; failures++ {
 		begin := time.Now()
 		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
-			l.s.config.Logger.Warn("pgstore: the connection for notifications failed", "error", err)
-			l.mu.Lock()
-			l.failed = err
-			l.change()
-			l.mu.Unlock()
+			l.fail("pgstore: the connection for notifications failed", err)
 		}
 		if time.Since(begin) > connectTimeout {
 			failures = 0
@@ -181,6 +177,20 @@ func (l *listener) run() {
 			}
 		}
 	}
+}
+
+// fail reports a failure to the log, and to those who wait for rows.
+func (l *listener) fail(what string, err error) {
+	l.s.config.Logger.Warn(what, "error", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
+	l.change()
+}
+
+// lasting reports whether a failure lasts until the configuration or the server is changed.
+func lasting(err error) bool {
+	return errors.Is(err, errListen) || errors.Is(err, driver.ErrNotDone) && !errors.Is(err, driver.ErrUnavailable)
 }
 
 // listen makes a connection and delivers its messages until it fails.
@@ -336,6 +346,7 @@ func (l *listener) register(ctx context.Context, number int64, again bool) error
 		if ctx.Err() != nil || !errors.Is(err, driver.ErrNotDone) {
 			return err
 		}
+		l.fail("pgstore: a subscription failed", err)
 		failures++
 		select {
 		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
@@ -388,6 +399,7 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 			delete(l.rows, at.name)
 		}
 	}
+	l.failed = nil
 	l.change()
 	for _, all := range l.names {
 		if gap {
