@@ -22,6 +22,7 @@ import (
 type listener struct {
 	s       *Store
 	touched chan struct{} // rows of waits are to be changed
+	number  int64         // of the last connection, 0 if there was none; of the goroutine of run
 
 	mu      sync.Mutex
 	running bool
@@ -216,6 +217,10 @@ func (l *listener) listen() error {
 	again := l.begin(true)
 	defer l.begin(false)
 	registering.Go(func() { end(l.register(ctx, number, again)) })
+	if former := l.number; former != 0 {
+		l.s.work.Go(func() { l.leave(former) }) // also if this connection fails meanwhile
+	}
+	l.number = number
 	for {
 		wait, done := context.WithTimeout(ctx, probeEvery)
 		n, err := conn.WaitForNotification(wait)
@@ -235,6 +240,14 @@ func (l *listener) listen() error {
 			return err
 		}
 	}
+}
+
+// leave removes the rows of a connection that has failed. If it fails, a sweep removes them. Where
+// connections fail again and again, requests would have to look at more dead ones than the server has room for.
+func (l *listener) leave(number int64) {
+	ctx, cancel := context.WithTimeout(l.s.ending, connectTimeout)
+	defer cancel()
+	l.s.query(ctx, l.s.sql.leave, []any{number}, nil) //nolint:errcheck // see above
 }
 
 func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
@@ -287,10 +300,11 @@ func (l *listener) lives(ctx context.Context, conn *pgx.Conn, number int64) erro
 	return cmp.Or(conn.Ping(ctx), errElsewhere) // the lock ends with the connection
 }
 
-// listens has a connection listen. If there is a proxy, whose clients have process numbers that are
-// not those of sessions, it awaits a notification.
+// listens has a connection listen, idle for any time. If there is a proxy, whose clients have process
+// numbers that are not those of sessions, it awaits a notification.
 func (l *listener) listens(ctx context.Context, conn *pgx.Conn, number int64) error {
-	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf("LISTEN leasewheel_%d; SELECT pg_backend_pid()", number)).ReadAll()
+	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`LISTEN leasewheel_%d; SELECT pg_backend_pid();
+		SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`, number)).ReadAll() // from version 14 on
 	if err != nil || string(answers[1].Rows[0][0]) == fmt.Sprint(conn.PgConn().PID()) {
 		return err
 	}
