@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -57,7 +58,11 @@ func (s *Store) read(ctx context.Context, name string) (v version, err error) {
 	return v, err
 }
 
-// look finds out which leases live. One whose key is gone never comes back.
+// living reports whether a lease lives, by what its key has. One whose key is gone never comes back. A key
+// without a lease was copied from another cluster, or overwritten: nothing would end it.
+func living(kvs []*mvccpb.KeyValue) bool { return len(kvs) > 0 && kvs[0].Lease != 0 }
+
+// look finds out which leases live.
 func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool) error {
 	at, found := s.clock(), make(map[clientv3.LeaseID]bool)
 	for some := range slices.Chunk(ids, maxOps) {
@@ -70,7 +75,7 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 			return err
 		}
 		for i, id := range some {
-			life[id] = len(response.Responses[i].GetResponseRange().Kvs) > 0
+			life[id] = living(response.Responses[i].GetResponseRange().Kvs)
 			found[id] = life[id]
 			if l := s.leases.own(id); l != nil && !life[id] {
 				s.leases.ended(l)

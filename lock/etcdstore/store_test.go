@@ -504,6 +504,42 @@ func TestKeysEnd(t *testing.T) {
 	assert.True(t, third.sweep(t.Context()), "this minute's sweep was made")
 }
 
+// Keys that were copied to another cluster have no leases there, as by etcdctl make-mirror: they hold no
+// lock, and a sweep removes them.
+func TestCopiedKeysHoldNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	other := beside(t, s)
+	read := func(owner string) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "rw", Owner: owner, Count: 1, TTL: time.Hour}
+	}
+	acquire(t, s, read("me:1"))
+	acquire(t, other, read("you:1"))
+	acquire(t, s, request("me:1", time.Hour))
+	free := request("me:1", time.Hour)
+	free.Name = "free"
+	acquire(t, s, free)
+	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "free", Owner: "me:1"})
+	require.NoError(t, err)
+	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Hour))
+	s.sweep(t.Context())
+	all, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	copied := open(t) // on the same cluster, which makes no difference
+	for _, kv := range all.Kvs {
+		_, err := copied.client.Put(t.Context(), strings.Replace(string(kv.Key), s.keys.prefix, copied.keys.prefix, 1), string(kv.Value))
+		require.NoError(t, err)
+	}
+
+	acquire(t, copied, request("you:2", time.Hour))
+	assert.True(t, copied.sweep(t.Context()))
+	all, err = copied.client.Get(t.Context(), copied.keys.prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range all.Kvs {
+		assert.True(t, kv.Lease != 0 || string(kv.Key) == copied.keys.epoch(), "%s", kv.Key)
+	}
+}
+
 // A record may be written as a sweep looks for it: another one follows.
 func TestSweepFollowsALateRecord(t *testing.T) {
 	t.Parallel()

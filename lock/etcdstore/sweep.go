@@ -45,13 +45,13 @@ func (s *Store) sweepsOn(left bool) bool {
 	return s.sweeping
 }
 
-// sweep makes a step on each record that no lease ends, unless another store does so in this
-// minute. It reports whether there may be more.
+// sweep makes a step on each record that no lease ends, and removes other keys without a lease, unless
+// another store does so in this minute. It reports whether there may be more.
 func (s *Store) sweep(ctx context.Context) (left bool) {
 	if l, err := s.leases.get(ctx, class{sweepEvery, forSweep}); err != nil || !s.claimSweep(ctx, l) {
 		return true
 	}
-	begin := s.keys.locks()
+	begin := s.keys.prefix
 	for key, end := begin, clientv3.GetPrefixRangeEnd(begin); ; {
 		response, err := s.get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(pageOf))
 		if err != nil {
@@ -59,13 +59,19 @@ func (s *Store) sweep(ctx context.Context) (left bool) {
 		}
 		for _, kv := range response.Kvs {
 			key = string(kv.Key) + "\x00"
-			if kv.Lease != 0 {
+			if kv.Lease != 0 || string(kv.Key) == s.keys.epoch() {
 				continue
 			}
 			left = true
 			var r record
-			if name, ok := s.keys.nameOf(kv.Key); ok && machine.Decode(kv.Value, r.code) {
+			name, ok := s.keys.nameOf(kv.Key)
+			switch {
+			case ok && !machine.Decode(kv.Value, r.code): // of another version
+			case ok && len(r.leases()) > 0:
 				s.tidy(ctx, name, r.leases()) //nolint:errcheck // the next sweep does it
+			default: // copied from another cluster
+				same := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)}
+				s.transact(ctx, same, []clientv3.Op{clientv3.OpDelete(string(kv.Key))}, nil) //nolint:errcheck // the next sweep does it
 			}
 		}
 		if !response.More {
@@ -77,7 +83,7 @@ func (s *Store) sweep(ctx context.Context) (left bool) {
 // claimSweep reports whether a sweep is due, which is this store's then.
 func (s *Store) claimSweep(ctx context.Context, l *lease) bool {
 	key := s.keys.sweep()
-	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(key), "=", 0)} // or copied
 	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, "", clientv3.WithLease(l.id))}, nil)
 	return err == nil && response.Succeeded
 }

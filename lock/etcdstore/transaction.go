@@ -87,7 +87,7 @@ func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp)
 			s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
 		case i == 1:
 			err = s.openEpoch(ctx)
-		case len(kvs) == 0:
+		case !living(kvs):
 			s.leases.ended(w.uses[i-2])
 		default:
 			s.leases.bumped(w.uses[i-2:i-1], kvs[0].ModRevision)

@@ -53,13 +53,13 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 	return false
 }
 
-// there reports whether a key is there, and at which revision.
+// there reports whether the key of a lease is there, and at which revision.
 func (s *Store) there(ctx context.Context, key string) (there bool, revision int64, err error) {
 	response, err := s.get(ctx, key, clientv3.WithKeysOnly())
 	if err != nil {
 		return false, 0, err
 	}
-	return len(response.Kvs) > 0, response.Header.Revision, nil
+	return living(response.Kvs), response.Header.Revision, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -42,7 +42,7 @@
 //
 // # Failover
 //
-// By synchronous_commit of the pool's role a confirmed grant survives
+// By synchronous_commit of the pool's role a confirmed grant, release or count survives
 //
 //	off                          nothing for certain
 //	local, or no named standby   a crash of the primary
@@ -58,7 +58,9 @@
 // # Connections
 //
 // A request is one statement outside of a transaction, and needs no session. So a small pool is
-// enough. Releases are notified on one further connection for each store, which must lead to the
+// enough. Transactions of the program that take all of its connections keep leases from being renewed:
+// give the store a pool of its own, or leave it some. Releases are notified on one further connection for
+// each store, which idle_session_timeout does not end, and which must lead to the
 // server itself: see [Config.Listen]; [Config.Poll] does without. NOTIFY, which makes commits wait for
 // each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
 // session that listens has kept a transaction open, releases of those are refused, and repeated.
@@ -108,18 +110,18 @@ package pgstore
 //
 // The machine on a row: step.go, turn.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go. Planted: 276.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
 // Planted: 240, 241, 245, 277.
 //
-// Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, suite_real_test.go.
-// Planted: 244, 258.
+// Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go.
+// Planted: 244, 258, 341, 342, 345.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
-// Planted: 243, 333.
+// Planted: 243, 333, 344.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.

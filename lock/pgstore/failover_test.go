@@ -106,3 +106,60 @@ func TestFailoverToAnAsynchronousReplica(t *testing.T) {
 	assert.Equal(t, driver.Granted, a.Verdict)
 	assert.Greater(t, a.Token, before)
 }
+
+// A change that was committed while no replica had it, as its request was given up, is confirmed to no
+// later request, though that has nothing to change: a failover would lose it.
+func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, "unconfirmed", synchronous)
+	store := open(t, p.primary, pgstore.Config{Schema: "unconfirmed"}, p.reach(t), func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["application_name"] = "unconfirmed"
+	})
+	requests := map[string]func(context.Context) error{
+		"latch": func(ctx context.Context) error {
+			_, err := store.Count(ctx, &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "latch", Keep: time.Hour})
+			return err
+		},
+		"forced": func(ctx context.Context) error {
+			_, err := store.ForceRelease(ctx, "forced")
+			return err
+		},
+	}
+	granted(t, store, hold(driver.KindMutex, "forced", "client:1"))
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindSemaphore, driver.KindPermit} {
+		h := hold(kind, kind.String(), "client:1")
+		h.TTL = time.Hour
+		if kind == driver.KindSemaphore || kind == driver.KindPermit {
+			h.Owner, h.Semaphore.Permits = "0123456789abcdef0123456789abcdef", 1
+			_, err := store.Count(t.Context(), &driver.Count{Kind: kind, Name: h.Name, Op: driver.CountCreate, N: 1, Request: "permits", Keep: time.Hour})
+			require.NoError(t, err)
+		}
+		granted(t, store, h)
+		requests[h.Name] = func(ctx context.Context) error {
+			_, err := store.Release(ctx, &driver.Hold{Kind: h.Kind, Name: h.Name, Owner: h.Owner, TTL: h.TTL, Semaphore: h.Semaphore})
+			return err
+		}
+	}
+
+	p.replica.Kill()
+	pool := p.primary.Pool(t)
+	count := func(of string) (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+of).Scan(&n))
+		return n
+	}
+	waiting := func() int {
+		return count("pg_stat_activity WHERE application_name = 'unconfirmed' AND wait_event = 'SyncRep'")
+	}
+	require.Eventually(t, func() bool { return count("pg_stat_replication") == 0 }, time.Minute, 5*time.Millisecond)
+	for name, request := range requests {
+		for attempt := range 2 {
+			ctx, giveUp := context.WithTimeout(t.Context(), time.Hour)
+			answered := make(chan error, 1)
+			go func() { answered <- request(ctx) }()
+			require.Eventually(t, func() bool { return waiting() > 0 || len(answered) > 0 }, time.Minute, 5*time.Millisecond)
+			giveUp()
+			require.ErrorIs(t, <-answered, driver.ErrUnavailable, "%s, attempt %d", name, attempt)
+			require.Eventually(t, func() bool { return waiting() == 0 }, time.Minute, 5*time.Millisecond) // it is committed
+		}
+	}
+}

@@ -416,6 +416,64 @@ func TestSubscriptionAfterALateEnd(t *testing.T) {
 	assert.EqualValues(t, 1, stores)
 }
 
+// listening returns the sessions of an application that listen. It awaits one that is not among others.
+func listening(t *testing.T, s *pgtest.Server, application string, others ...int) (pids []int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		rows, err := s.Pool(t).Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND query LIKE '%pg_advisory_lock%' AND coalesce(NOT pid = ANY ($2), true)", application, others)
+		if err == nil {
+			pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		return err == nil && len(pids) > 0
+	}, time.Minute, 5*time.Millisecond)
+	return pids
+}
+
+// A store whose connection has failed removes the rows of that one: while connections fail again and
+// again, requests for a name would look at more than the server has room for.
+func TestSubscriptionsOfFailedConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "flapping")
+	store := open(t, s, pgstore.Config{Schema: "flapping"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "flapping" })
+	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+	pool := s.Pool(t)
+	var before, last, stores int64
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT DISTINCT store FROM flapping.waits").Scan(&before))
+	pids := listening(t, s, "flapping")
+	for range 3 {
+		exec(t, s, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pids[0]))
+		pids = listening(t, s, "flapping", pids...)
+	}
+	require.Eventually(t, func() bool { // the living one
+		err := pool.QueryRow(t.Context(), "SELECT count(DISTINCT store), min(store) FROM flapping.waits").Scan(&stores, &last)
+		return err == nil && stores == 1 && last != before
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// Idle sessions are ended by idle_session_timeout, but not one that awaits notifications.
+func TestIdleSessions(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "idle")
+	idle := func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["application_name"] = "idle"
+		c.ConnConfig.RuntimeParams["idle_session_timeout"] = "100"
+	}
+	store := open(t, s, pgstore.Config{Schema: "idle"}, idle)
+	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+	pids := listening(t, s, "idle")
+	for range 3 { // others that are idle later end
+		conn, err := pgx.Connect(t.Context(), s.URL()+"&idle_session_timeout=100")
+		require.NoError(t, err)
+		_, err = conn.WaitForNotification(t.Context())
+		require.ErrorContains(t, err, "57P05")
+	}
+	assert.Equal(t, pids, listening(t, s, "idle"))
+}
+
 // The connection for notifications is made as the pool's, whose password may change. If it fails, the
 // error of a subscription has the reason.
 func TestListensAsThePoolConnects(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 type listener struct {
 	s       *Store
 	touched chan struct{} // rows of waits are to be changed
+	number  int64         // of the last connection, 0 if there was none; of the goroutine of run
 
 	mu      sync.Mutex
 	running bool
@@ -29,7 +30,7 @@ type listener struct {
 	changes map[string]bool                   // guarded by mu; names whose rows may have to change
 	rows    map[string]map[machine.Topic]bool // guarded by mu; nil before the first connection; that the server has: true; that it may have: false
 	changed chan struct{}                     // guarded by mu; closed when rows change, or a connection fails
-	failed  error                             // guarded by mu; why the last connection failed, nil while there is one
+	failed  error                             // guarded by mu; why the last connection, or change of rows, failed; nil after one that did not
 }
 
 // place is a name's topic.
@@ -108,9 +109,9 @@ func (l *listener) add(ctx context.Context, b *subscription) error {
 		l.s.work.Go(l.run)
 	}
 	for !l.has(b) {
-		if errors.Is(l.failed, errListen) {
-			defer l.mu.Unlock()
-			return l.failed
+		if err := l.failed; lasting(err) {
+			l.mu.Unlock()
+			return err
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -165,11 +166,7 @@ func (l *listener) run() {
 	for failures := 0; l.s.ending.Err() == nil; failures++ {
 		begin := time.Now()
 		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
-			l.s.config.Logger.Warn("pgstore: the connection for notifications failed", "error", err)
-			l.mu.Lock()
-			l.failed = err
-			l.change()
-			l.mu.Unlock()
+			l.fail("pgstore: the connection for notifications failed", err)
 		}
 		if time.Since(begin) > connectTimeout {
 			failures = 0
@@ -181,6 +178,20 @@ func (l *listener) run() {
 			}
 		}
 	}
+}
+
+// fail reports a failure to the log, and to those who wait for rows.
+func (l *listener) fail(what string, err error) {
+	l.s.config.Logger.Warn(what, "error", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
+	l.change()
+}
+
+// lasting reports whether a failure lasts until the configuration or the server is changed.
+func lasting(err error) bool {
+	return errors.Is(err, errListen) || errors.Is(err, driver.ErrNotDone) && !errors.Is(err, driver.ErrUnavailable)
 }
 
 // listen makes a connection and delivers its messages until it fails.
@@ -206,6 +217,10 @@ func (l *listener) listen() error {
 	again := l.begin(true)
 	defer l.begin(false)
 	registering.Go(func() { end(l.register(ctx, number, again)) })
+	if former := l.number; former != 0 {
+		l.s.work.Go(func() { l.leave(former) }) // also if this connection fails meanwhile
+	}
+	l.number = number
 	for {
 		wait, done := context.WithTimeout(ctx, probeEvery)
 		n, err := conn.WaitForNotification(wait)
@@ -225,6 +240,14 @@ func (l *listener) listen() error {
 			return err
 		}
 	}
+}
+
+// leave removes the rows of a connection that has failed. If it fails, a sweep removes them. Where
+// connections fail again and again, requests would have to look at more dead ones than the server has room for.
+func (l *listener) leave(number int64) {
+	ctx, cancel := context.WithTimeout(l.s.ending, connectTimeout)
+	defer cancel()
+	l.s.query(ctx, l.s.sql.leave, []any{number}, nil) //nolint:errcheck // see above
 }
 
 func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
@@ -277,10 +300,11 @@ func (l *listener) lives(ctx context.Context, conn *pgx.Conn, number int64) erro
 	return cmp.Or(conn.Ping(ctx), errElsewhere) // the lock ends with the connection
 }
 
-// listens has a connection listen. If there is a proxy, whose clients have process numbers that are
-// not those of sessions, it awaits a notification.
+// listens has a connection listen, idle for any time. If there is a proxy, whose clients have process
+// numbers that are not those of sessions, it awaits a notification.
 func (l *listener) listens(ctx context.Context, conn *pgx.Conn, number int64) error {
-	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf("LISTEN leasewheel_%d; SELECT pg_backend_pid()", number)).ReadAll()
+	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`LISTEN leasewheel_%d; SELECT pg_backend_pid();
+		SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`, number)).ReadAll() // from version 14 on
 	if err != nil || string(answers[1].Rows[0][0]) == fmt.Sprint(conn.PgConn().PID()) {
 		return err
 	}
@@ -336,6 +360,7 @@ func (l *listener) register(ctx context.Context, number int64, again bool) error
 		if ctx.Err() != nil || !errors.Is(err, driver.ErrNotDone) {
 			return err
 		}
+		l.fail("pgstore: a subscription failed", err)
 		failures++
 		select {
 		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
@@ -388,6 +413,7 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 			delete(l.rows, at.name)
 		}
 	}
+	l.failed = nil
 	l.change()
 	for _, all := range l.names {
 		if gap {

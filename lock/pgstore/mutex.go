@@ -78,7 +78,7 @@ func (s *Store) acquire(ctx context.Context, h *driver.Hold, proposed int64, w *
 
 // Release lowers the holds of an owner, see [driver.Store]. It has no deadline.
 func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
-	st := &step{name: h.Name, do: func(state *machine.State, now time.Time) (sent []machine.Message) {
+	st := &step{name: h.Name, confirms: true, do: func(state *machine.State, now time.Time) (sent []machine.Message) {
 		held, sent = state.Release(now, h)
 		return sent
 	}}

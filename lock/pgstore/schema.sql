@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {schema}.clients (
 	process text NOT NULL,
 	pid bigint NOT NULL,
 	label text NOT NULL,
-	since bigint NOT NULL, -- µs since 1970
+	since bigint NOT NULL, -- microseconds since 1970
 	ends bigint NOT NULL   -- ms since 1970
 ) WITH (fillfactor = 50);
 
@@ -71,7 +71,7 @@ INSERT INTO {schema}.upkeep DEFAULT VALUES ON CONFLICT DO NOTHING;
 -- The functions run with the rights of their caller. The server takes a function or an operator from any
 -- schema of the search path if it suits the arguments better than its own, so each has its own path.
 
--- µs since 1970. It has no path, so that it is inlined.
+-- microseconds since 1970. It has no path, so that it is inlined.
 CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
 $leasewheel$ SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint $leasewheel$;
 
@@ -101,7 +101,7 @@ BEGIN
 		WHERE w.name = the_name AND NOT pg_try_advisory_xact_lock_shared(w.store);
 END $leasewheel$;
 
--- Each request has a window, in µs of the server's clock: from when it was sent, less the error of its
+-- Each request has a window, in microseconds of the server's clock: from when it was sent, less the error of its
 -- sender's reading, to its deadline. Out of it the request is late. Before it, the clock was set back,
 -- and the deadline may have passed.
 

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,26 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 	require.True(t, held)
 }
 
+// A schema may be made in a database of any encoding, whichever characters that has.
+func TestMigrateInAnyEncoding(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for _, encoding := range []string{"EUC_JP", "LATIN2", "SQL_ASCII"} {
+		database := "in_" + strings.ToLower(encoding)
+		exec(t, s, "DROP DATABASE IF EXISTS "+database)
+		exec(t, s, "CREATE DATABASE "+database+" TEMPLATE template0 ENCODING "+encoding)
+		in := func(c *pgxpool.Config) {
+			c.ConnConfig.Database = database
+			c.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+		}
+		require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t, in), pgstore.DefaultSchema), encoding)
+		store := open(t, s, pgstore.Config{}, in)
+		h := hold(driver.KindMutex, "a", "client:1")
+		granted(t, store, h)
+		released(t, store, h)
+	}
+}
+
 // A schema of any name may be made at once by several programs, again and again.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
@@ -80,6 +101,43 @@ func TestMigrateOfAnOwner(t *testing.T) {
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
 	exec(t, s, "TRUNCATE owned.upkeep") // as a restore of a part may
 	granted(t, open(t, s, pgstore.Config{Schema: "owned"}, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" }), hold(driver.KindMutex, "a", "client:1"))
+}
+
+// A right that is missing, as it was withdrawn, fails subscriptions at once, and by its name. They
+// succeed again once it is there.
+func TestSubscribeWithoutARight(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "withdrawn")
+	role(t, s, "a waiter")
+	exec(t, s, pgstore.Grants("withdrawn", "a waiter"))
+	exec(t, s, "REVOKE INSERT ON withdrawn.waits FROM \"a waiter\"")
+	logged := make(lines, 1)
+	store := open(t, s, pgstore.Config{Schema: "withdrawn", Logger: slog.New(slog.NewTextHandler(logged, nil))},
+		func(c *pgxpool.Config) { c.ConnConfig.User = "a waiter" })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	h := hold(driver.KindMutex, "a", "client:1")
+	_, err := store.Subscribe(ctx, h, func(driver.Notice) {})
+	require.ErrorContains(t, err, "pgstore.Grants")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	assert.Contains(t, <-logged, "permission denied for table waits")
+	exec(t, s, pgstore.Grants("withdrawn", "a waiter"))
+	require.Eventually(t, func() bool {
+		_, err := store.Subscribe(ctx, h, func(driver.Notice) {})
+		return err == nil
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// lines has the first ones that are written.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
 }
 
 // A role with the grants may use every kind. Without them, or without a schema, the error names

@@ -55,8 +55,10 @@ func newStatements(schema string) statements {
 		unwait: text(`DELETE FROM {schema}.waits w USING unnest($1::text[], $2::smallint[], $3::text[]) AS g(name, kind, of)
 			WHERE w.name = g.name AND w.kind = g.kind AND w.of = g.of AND w.store = $4::bigint`),
 		leave: text("DELETE FROM {schema}.waits WHERE store = $1::bigint"),
-		claim: text(`UPDATE {schema}.upkeep SET due = {schema}.clock() / 1000 + $1::bigint
-			WHERE due <= {schema}.clock() / 1000 OR due > {schema}.clock() / 1000 + 2 * $1::bigint RETURNING {schema}.clock() / 1000`),
+		// Without the row of upkeep, as after a restore of a part, each store sweeps.
+		claim: text(`WITH claimed AS (UPDATE {schema}.upkeep SET due = {schema}.clock() / 1000 + $1::bigint
+			WHERE due <= {schema}.clock() / 1000 OR due > {schema}.clock() / 1000 + 2 * $1::bigint RETURNING one)
+			SELECT {schema}.clock() / 1000 WHERE EXISTS (SELECT FROM claimed) OR NOT EXISTS (SELECT FROM {schema}.upkeep)`),
 		sweep: text("SELECT last, kept FROM {schema}.sweep($1::text, $2::bigint, $3::int)"),
 		forget: text(`WITH ended AS (DELETE FROM {schema}.clients WHERE ends < {schema}.clock() / 1000),
 			dead AS (SELECT store FROM (SELECT DISTINCT store FROM {schema}.waits) AS s WHERE pg_try_advisory_xact_lock_shared(store) LIMIT $1::int),

@@ -19,6 +19,9 @@ type step struct {
 	name string
 	do   func(s *machine.State, now time.Time) []machine.Message
 	row  *row // nil until it was read
+	// confirms is set if the answer confirms a change, also one of an earlier request. A replica may lack
+	// that: a request whose context ends while it waits for replicas is committed without them.
+	confirms bool
 
 	next row
 	over *int64
@@ -27,16 +30,29 @@ type step struct {
 
 // step makes a step on the state of a name, see [machine.Requests].
 func (s *Store) step(ctx context.Context, name string, do func(*machine.State, time.Time) []machine.Message) error {
+	return s.inTime(ctx, &step{name: name, do: do, confirms: true})
+}
+
+// Count reads or changes a count, see [driver.Counter].
+func (s *Store) Count(ctx context.Context, c *driver.Count) (counted driver.Counted, err error) {
+	err = s.inTime(ctx, &step{name: c.Name, confirms: c.Op != driver.CountRead, do: func(state *machine.State, now time.Time) (sent []machine.Message) {
+		counted, sent = state.Count(now, c)
+		return sent
+	}})
+	return counted, err
+}
+
+func (s *Store) inTime(ctx context.Context, st *step) error {
 	w, err := s.window(ctx)
 	if err != nil {
 		return err
 	}
-	return s.steps(ctx, w, &step{name: name, do: do})
+	return s.steps(ctx, w, st)
 }
 
 // steps makes steps on different names, which succeed or fail together. A step that changes nothing
-// is saved nevertheless if another request was under way: see settled in schema.sql. w is
-// when the server may carry it out; nil: at any time.
+// is saved nevertheless if it confirms something, as its commit waits for replicas, or if another request
+// was under way: see settled in schema.sql. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	defer s.turns.take(ctx, namesOf(steps))()
@@ -56,7 +72,7 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 			}
 			st.sent = st.do(state, st.row.now())
 			st.over = st.next.set(state)
-			if !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
+			if st.confirms || !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
 				changed = append(changed, st)
 			}
 		}

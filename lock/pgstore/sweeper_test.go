@@ -72,6 +72,24 @@ func TestSweepOfManyDeadStores(t *testing.T) {
 	assert.Zero(t, clients)
 }
 
+// What has ended is removed also without the row of upkeep.
+func TestSweepWithoutUpkeep(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "unkept")
+	store := open(t, s, pgstore.Config{Schema: "unkept"})
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	released(t, store, h)
+	exec(t, s, "TRUNCATE unkept.upkeep; UPDATE unkept.locks SET over = 0")
+	left, err := store.Sweep(t.Context(), time.Minute)
+	require.NoError(t, err)
+	assert.False(t, left)
+	var names int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT count(*) FROM unkept.locks").Scan(&names))
+	assert.Zero(t, names)
+}
+
 // A request in the middle of a sweep, which has passed its row, plans another sweep.
 func TestSweepFollowsALateRequest(t *testing.T) {
 	t.Parallel()
