@@ -420,7 +420,8 @@ func TestSubscriptionAfterALateEnd(t *testing.T) {
 func listening(t *testing.T, s *pgtest.Server, application string, others ...int) (pids []int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		rows, err := s.Pool(t).Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND query LIKE '%pg_advisory_lock%' AND coalesce(NOT pid = ANY ($2), true)", application, others)
+		rows, err := s.Pool(t).Query(t.Context(), `SELECT pid FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE application_name = $1
+			AND locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND coalesce(NOT pid = ANY ($2), true)`, application, others)
 		if err == nil {
 			pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		}
