@@ -165,6 +165,8 @@ func classOf(text string) class {
 	switch {
 	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot set the first word
 		return faults["DAMAGED"]
+	case strings.HasPrefix(rest, "WAIT cannot be used with replica"): // between the grant and its WAIT
+		return faults["UNBLOCKED"]
 	case strings.HasPrefix(rest, "max number of clients"):
 		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
