@@ -148,6 +148,9 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	err = l.withRetry(a.ctx, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
 		g, err = a.acquire(limited)
+		for err == nil && g.Unfinished && limited.Err() == nil {
+			g, err = a.acquire(limited)
+		}
 		return err
 	})
 	return g, err

@@ -79,8 +79,8 @@ package lock
 //
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
-// leaving_test.go, usercontext_test.go, firstperiod_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324.
+// leaving_test.go, usercontext_test.go, firstperiod_test.go, refusals_test.go.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
@@ -154,8 +154,9 @@ package lock
 // lock/redisstore/fair.go, lock/redisstore/internal/lua/fair_acquire.lua,
 // lock/redisstore/internal/lua/fair_keep.lua, lock/redisstore/internal/lua/fair_queue.lua,
 // lock/redisstore/internal/lua/fair_release.lua.
-// Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310.
+// Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, lock/redisstore/bounds_test.go,
+// fair_test.go.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310, 335.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.

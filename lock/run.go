@@ -187,7 +187,7 @@ func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 
 // refused handles a refusal of the head. pause is that of its policy, if it has one.
 func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, again bool) {
-	q.refusal = refusal
+	q.refusal, w.refusal = refusal, refusal
 	switch {
 	case q.tryFirst:
 		q.tryFirst, q.dueNow = false, true // it subscribes, and sends another

@@ -19,9 +19,9 @@ type waiter struct {
 	// by locker.mu.
 	element *list.Element
 
-	// refusal is the store's answer to the acquisition before it joined the queue.
+	// refusal is the store's latest answer to the acquisition.
 	refusal driver.Answer
-	// unanswered: there was none.
+	// unanswered: there was none before it joined the queue.
 	unanswered bool
 
 	// deliver receives the result. It is called with locker.mu and must not block.

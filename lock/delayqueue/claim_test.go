@@ -179,7 +179,7 @@ func TestSettlementAfterTheLease(t *testing.T) {
 		for _, word := range []Outcome{Done, Retried, Returned, Buried} {
 			assert.EqualValues(t, 0, says(word, claimed[2]), word)
 		}
-		reply, err := q.once(t.Context(), renewScript, q.keys, "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
+		reply, err := leases{q}.send(t.Context(), "2", claimed[2].Token, 1000, "2", theirs[1].Token, 1000, "none", 1, 1000)
 		require.NoError(t, err)
 		assert.Equal(t, []any{int64(-1), int64(1), int64(0)}, reply, "nor is its lease renewed")
 
@@ -232,7 +232,7 @@ func TestEndedLeaseIsNotRenewed(t *testing.T) {
 		w := claimant(t, q, "w")
 		d := w.get(t, 1)[0]
 		renew := func() int64 {
-			reply, err := q.once(t.Context(), renewScript, q.keys, d.ID, d.Token, w.config.TTL.Milliseconds())
+			reply, err := leases{q}.send(t.Context(), d.ID, d.Token, w.config.TTL.Milliseconds())
 			require.NoError(t, err)
 			outcomes, err := codes(1, reply, nil)
 			require.NoError(t, err)
@@ -262,8 +262,45 @@ func TestRenewsOutOfMemory(t *testing.T) {
 	until := func() float64 { return client.ZScore(t.Context(), q.keys[1], "a").Val() }
 	before := until()
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	reply, err := q.once(t.Context(), renewScript, q.keys, d.ID, d.Token, time.Hour.Milliseconds())
+	reply, err := leases{q}.send(t.Context(), d.ID, d.Token, time.Hour.Milliseconds())
 	require.NoError(t, err)
 	require.Equal(t, []any{int64(1)}, reply)
 	require.Greater(t, until(), before)
+}
+
+// While a cluster moves a queue, its leases are renewed: before, between and after the moves of
+// its keys, unless the two that a renewal needs are on two masters.
+func TestClusterRenewsWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
+	store, err := redisstore.New(cluster.Client(t), redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	q, err := New(store, "mails", Config{RequestTimeout: time.Minute})
+	require.NoError(t, err)
+	for _, id := range []string{"a", "waits"} {
+		_, err = q.Put(t.Context(), Message{ID: id})
+		require.NoError(t, err)
+	}
+	w := claimant(t, q, "w")
+	w.config.TTL = time.Hour
+	d := w.get(t, 1)[0]
+	renews := func() {
+		t.Helper()
+		items := []renewal.Item{{Key: d.ID, Owner: strconv.FormatInt(d.Token, 10), TTL: w.config.TTL}}
+		leases{q}.Renew(t.Context(), items)
+		require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
+	}
+	from, to := cluster.Owner(t, "{mails}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	move := cluster.Migrate(t, "{mails}", to)
+	renews()
+	move.Move(t, q.keys[0])
+	renews()
+	move.Move(t, q.keys[leasedKey], q.keys[recordsKey])
+	renews()
+	move.Finish(t)
+	renews()
 }

@@ -85,7 +85,8 @@
 //
 // Names follow those of locks: if a name holds a hash tag, the keys use it. The store's Prefix
 // is for locks alone: queues of one name on one server are the same queue. A queue is on one
-// server of a cluster, and as fast as that; use several queues if one is not fast enough.
+// server of a cluster, and as fast as that; use several queues if one is not fast enough. While a
+// cluster moves its slot, leases are renewed; all other requests wait.
 package delayqueue
 
 // Where a change goes, with its tests and the planted bugs to run after it (make planted
@@ -103,7 +104,7 @@ package delayqueue
 //
 // Claims and leases: claim.lua, queue.lua, worker.go.
 // Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go.
-// Planted: 35, 36, 49, 270.
+// Planted: 35, 36, 49, 270, 334.
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.

@@ -15,10 +15,14 @@ func key(what, name string) string {
 	return "leasewheel_queue_" + what + ":{" + name + "}"
 }
 
-// channelKey is the index of the channel among the keys.
-const channelKey = 6
+// The indices of some of the keys.
+const (
+	leasedKey  = 1
+	recordsKey = 4
+	channelKey = 6
+)
 
-// keysOf returns the keys that all scripts of a queue get.
+// keysOf returns the keys that the scripts of a queue get; that of renewals gets fewer.
 func keysOf(name string) []string {
 	return []string{
 		key("due", name), key("leased", name), key("dead", name),

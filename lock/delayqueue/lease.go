@@ -19,7 +19,7 @@ func (l leases) Renew(ctx context.Context, items []renewal.Item) {
 	for _, lease := range items {
 		args = append(args, lease.Key, lease.Owner, lease.TTL.Milliseconds())
 	}
-	reply, err := l.queue.once(ctx, renewScript, l.queue.keys, args...)
+	reply, err := l.send(ctx, args...)
 	outcomes, err := codes(len(items), reply, err)
 	for i := range items {
 		switch {
@@ -33,4 +33,9 @@ func (l leases) Renew(ctx context.Context, items []renewal.Item) {
 			items[i].Outcome = renewal.Taken
 		}
 	}
+}
+
+// send runs the script, with those keys alone that a queue with a leased message always has.
+func (l leases) send(ctx context.Context, args ...any) ([]any, error) {
+	return l.queue.once(ctx, renewScript, []string{l.queue.keys[leasedKey], l.queue.keys[recordsKey]}, args...)
 }

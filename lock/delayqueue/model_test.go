@@ -256,7 +256,7 @@ func (m *model) renew(ctx context.Context, d *Delivery) error {
 		want = 1
 		known.put("leased", now()+modelTTL.Milliseconds())
 	}
-	reply, err := m.queue.once(ctx, renewScript, m.queue.keys, d.ID, strconv.FormatInt(d.Token, 10), modelTTL.Milliseconds())
+	reply, err := leases{m.queue}.send(ctx, d.ID, strconv.FormatInt(d.Token, 10), modelTTL.Milliseconds())
 	if err != nil {
 		return err
 	}

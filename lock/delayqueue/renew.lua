@@ -1,8 +1,12 @@
--- Prolongs the leases of claimed messages.
+-- Prolongs the leases of claimed messages, also while a cluster moves the queue: there no script
+-- of several keys runs of which one is missing, as that of the channel always is.
 --
+-- KEYS  1 leased
+--       2 records
 -- ARGV  2… for each: its id, the token of the claim, the lease in ms
 -- returns  for each: 1 prolonged, 0 the lease has ended, -1 it is another claimant's
 
+local KEYS = {nil, KEYS[1], nil, nil, KEYS[2]}
 -- include: queue.lua
 
 allowWrites()

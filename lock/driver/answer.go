@@ -52,6 +52,10 @@ type Answer struct {
 	// Behind is set, with Refused, if other waiters come first. The holder's TTL then
 	// does not predict this waiter's turn.
 	Behind bool
+	// Unfinished is set, with Refused, if the store bounds its work for one request and has not
+	// examined all that may be dead: many waiters of a free lock, or holders. The same request,
+	// sent again, goes on.
+	Unfinished bool
 	// At is, with Refused, when the store enqueued the owner or found it in its queue; see
 	// [Notice]. Zero: it has no place. Any clock will do, the server's or this client's:
 	// only its order and its difference to [Notice.At] count.

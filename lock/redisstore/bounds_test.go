@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -315,6 +316,37 @@ func TestWriterBehindManyDeadReaders(t *testing.T) {
 		require.Less(t, i, 110, "a hundred at a time")
 		require.LessOrEqual(t, answer.Wait, 10*time.Millisecond, "it asks again at once")
 		require.Positive(t, answer.Wait)
+	}
+}
+
+// TryLock gets a free lock behind ten thousand waiters, or readers, of processes that were killed.
+func TestTryLockBehindManyDead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dead   string
+		handle func(l *lock.Locker) *lock.Mutex
+	}{
+		"mutex": {
+			"redis.call('zadd', 'leasewheel_lock_line:{a}', i, owner(i) .. ' 3000 0 secret')",
+			func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+		},
+		"fair": {
+			"redis.call('rpush', 'redisson_lock_queue:{a}', owner(i)) redis.call('zadd', 'redisson_lock_timeout:{a}', i, owner(i))",
+			func(l *lock.Locker) *lock.Mutex { return l.Fair("a") },
+		},
+		"write": {
+			"redis.call('hset', 'a', 'mode', 'read', owner(i), 1)",
+			func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("a").Write() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, admin := startServer(t)
+			fill(t, admin, "for i = 1, many do "+c.dead+" end")
+			lease, err := c.handle(locker(t, server.Client(t), lock.Config{})).TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		})
 	}
 }
 

@@ -103,6 +103,30 @@ func giveCounts(t *testing.T, admin *redis.Client) {
 	require.NoError(t, admin.MSet(t.Context(), driver.KindSemaphore.String(), 5, driver.KindPermit.String(), 5).Err())
 }
 
+// A grant that waits for replicas while its server becomes one itself, as in each failover, may be
+// requested again.
+func TestServerThatBecomesAReplica(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	require.Equal(t, driver.Granted, asks(t, open(t, server.Client(t)), heldFor(driver.KindMutex, 1)).Verdict) // it has the script
+	store := openWith(t, server.Client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: time.Hour})
+	h := heldFor(driver.KindMutex, 2)
+	h.Name = "b"
+	failed := make(chan error, 1)
+	go func() {
+		_, err := store.Acquire(context.Background(), h)
+		failed <- err
+	}()
+	require.Eventually(t, func() bool {
+		return admin.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients") == "1"
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+	err := <-failed
+	require.ErrorIs(t, err, redisstore.ErrReadOnly)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrNotDone, "it was granted")
+}
+
 // A repeated request, on another connection, waits for the replicas like the first one,
 // which was granted without them.
 func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {

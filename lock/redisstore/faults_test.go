@@ -499,6 +499,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		"READONLY You can't write against a read only replica.":                                 {redisstore.ErrReadOnly, true},
 		"READONLY You can't write against a read only replica. script: 4f, on @user_script:9.":  {redisstore.ErrReadOnly, true},
+		"UNBLOCKED force unblock from blocking operation, instance state changed":               {redisstore.ErrReadOnly, true},
+		"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0": {redisstore.ErrReadOnly, true},
 		"LOADING Redis is loading the dataset in memory":                                        {redisstore.ErrLoading, true},
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL":                    {redisstore.ErrBusy, true},
 		"NOREPLICAS Not enough good replicas to write.":                                         {redisstore.ErrNoReplicas, true},

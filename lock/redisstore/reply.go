@@ -60,6 +60,8 @@ func answer(reply any, _ *driver.Hold) (driver.Answer, error) {
 		return driver.Answer{Verdict: driver.NotHeld}, nil
 	case 4:
 		return driver.Answer{Wait: remaining(value), Behind: true}, nil
+	case 5:
+		return driver.Answer{Wait: remaining(value), Unfinished: true}, nil
 	}
 	return driver.Answer{}, fault.Unexpected(reply)
 }

@@ -48,6 +48,7 @@ type class struct {
 // faults by the first word of the refusal.
 var faults = map[string]class{
 	"READONLY":    {err: ErrReadOnly, passing: true, advice: "a failover may be under way; otherwise connect to the master, by sentinel or cluster"},
+	"UNBLOCKED":   {err: ErrReadOnly, passing: true, midway: true, advice: "it became a replica while a grant waited for replicas"},
 	"LOADING":     {err: ErrLoading, passing: true, advice: "wait until it is ready"},
 	"BUSY":        {err: ErrBusy, passing: true, advice: "SCRIPT KILL ends the script if it has written nothing"},
 	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
@@ -164,6 +165,8 @@ func classOf(text string) class {
 	switch {
 	case strings.Contains(rest, "DAMAGED "): // from our own scripts, which cannot set the first word
 		return faults["DAMAGED"]
+	case strings.HasPrefix(rest, "WAIT cannot be used with replica"): // between the grant and its WAIT
+		return faults["UNBLOCKED"]
 	case strings.HasPrefix(rest, "max number of clients"):
 		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):

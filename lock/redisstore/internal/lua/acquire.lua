@@ -25,6 +25,7 @@
 --                          queue since before the µs at (0: not)
 --          {2, ms, 0}      the key is not a lock of this format
 --          {3, 0, 0}       the owner wants a further hold but has none
+--          {5, ms, at}     a living one may be behind more dead waiters, which the next run skips
 
 -- include: deadline.lua
 -- include: shared.lua
@@ -156,6 +157,10 @@ if sound and open > 0 then
   return refused(math.ceil(open / 1000))
 end
 local others = grantNext(lock, queue, counter, publish, life, waiter)
-if others then return refused(others) end
+if others then
+  local reply = refused(math.max(others, 1))
+  if others == 0 then reply[1] = 5 end
+  return reply
+end
 if waiter ~= '' then redis.call('zrem', queue, waiter) end
 return grant()

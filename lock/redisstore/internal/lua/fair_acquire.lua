@@ -14,11 +14,11 @@
 --       6 the command to publish with
 -- returns  {1, token}  granted
 --          {0, ms}     another owner holds it (ms left, -1: without an end, -2: it is
---                      free), and this owner is the head or does not wait; or the head
---                      is known only after so many ms
+--                      free), and this owner is the head or does not wait
 --          {4, ms}     the same, but this owner is not the head
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
+--          {5, ms}     a living one may be behind more dead waiters, which the next run drops
 
 -- include: deadline.lua
 -- include: milliseconds.lua
@@ -78,7 +78,7 @@ if left == -2 and not more and (not head or head == owner) then
 end
 -- A thread of Redisson before 3.32 whose holder was renewed and then died awaits a message.
 if left == -2 and (dropped or not isOurs(head)) then wake(ARGV[6], KEYS[6], places, head, more and wait == 0) end
-if wait == 0 then return {0, more and 1 or left} end
+if wait == 0 then return more and left == -2 and {5, 1} or {0, left} end
 
 if not queued then
   redis.call('rpush', list, owner)
@@ -87,5 +87,5 @@ end
 redis.call('zadd', places, keptUntil, owner)
 local others = keepTimeouts(list, timeouts, places, now, wait, left, {owner})
 keepQueue(list, timeouts, places, others > 0 and haveTheirs(list, places, now))
-if more then return {0, 1} end
+if more then return {5, 1} end
 return {head == owner and 0 or 4, left}

@@ -26,7 +26,7 @@ end
 -- its client is subscribed on this very server, not on a former master that only repeats
 -- what this one publishes. grantNext returns the ms of the grant, and true; or nothing if
 -- no waiter is left, or if own comes first, which asks for itself. It skips at most a
--- hundred dead waiters, and returns 1 if there are more, which the next run skips.
+-- hundred dead waiters, and returns 0 if there are more, which the next run skips.
 --
 -- popped  the first member, if it was removed from the queue already
 local function grantNext(lock, queue, counter, publish, life, own, popped)
@@ -45,5 +45,5 @@ local function grantNext(lock, queue, counter, publish, life, own, popped)
     end
     popped = nil
   end
-  if redis.call('exists', queue) == 1 then return 1 end
+  if redis.call('exists', queue) == 1 then return 0 end
 end

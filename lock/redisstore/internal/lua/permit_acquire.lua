@@ -12,6 +12,7 @@
 -- returns  {1, token, permits left, ms}  taken, for so many ms
 --          {0, ms, 0, 0}   too few are available; the next one expires in ms (-1: never)
 --          {2, ms, 0, 0}   the key is not a count
+--          {5, ms, 0, 0}   more permits have expired, which the next run reclaims
 
 -- include: deadline.lua
 -- include: milliseconds.lua
@@ -24,7 +25,9 @@ local count = countOf(KEYS[1])
 if count == false or not isPermits(KEYS[2]) then return {2, redis.call('pttl', KEYS[1]), 0, 0} end
 
 local now = milliseconds()
-count = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4]) or 0
+local more
+count, more = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4])
+count = count or 0
 -- Of the owner's own permits, some may have expired and been reclaimed.
 local several = tonumber(ARGV[5])
 local ids, missing = idsOf(ARGV[2], several), 0
@@ -32,6 +35,7 @@ for _, id in ipairs(ids) do
   if not redis.call('zscore', KEYS[2], id) then missing = missing + 1 end
 end
 if count < missing then
+  if more > 0 then return {5, 1, 0, 0} end
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
   return {0, next and leftOf(next, now) or -1, 0, 0}
 end

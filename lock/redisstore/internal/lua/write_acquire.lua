@@ -14,6 +14,7 @@
 --                      readers, those of the one that ends first)
 --          {2, ms}     the key is not a lock of this format
 --          {3, 0}      the owner wants a further hold but has none
+--          {5, ms}     a living one may be behind more dead readers, which the next run drops
 
 -- include: deadline.lua
 -- include: number.lua
@@ -30,10 +31,10 @@ if holds == 0 then
   if mode == 'write' then return refusal(KEYS[1], redis.call('pttl', KEYS[1])) end
   if mode == 'read' and foreign(KEYS[1]) then return {2, redis.call('pttl', KEYS[1])} end
   if mode == 'read' then
-    local left, soonest = settle(KEYS[1])
+    local left, soonest, unknown = settle(KEYS[1])
     if left then
       if ARGV[5] ~= '0' then redis.call('set', KEYS[3], ARGV[2], 'px', ARGV[5]) end
-      return {0, soonest}
+      return {unknown and 5 or 0, soonest}
     end
   end
 end
