@@ -53,10 +53,12 @@ package main
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
 // cmd/leasewheel/internal/exit/exit.go, cmd/leasewheel/internal/interrupt/interrupt.go.
-// What a line may have in it: cmd/leasewheel/internal/output/text.go.
+// What a line may have in it: cmd/leasewheel/internal/output/text.go; progress on a terminal:
+// cmd/leasewheel/internal/terminal/meter.go.
 // Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
-// cmd/leasewheel/internal/root/completion_test.go.
-// Planted: 153, 319.
+// cmd/leasewheel/internal/root/completion_test.go,
+// cmd/leasewheel/internal/terminal/foreground_linux_test.go.
+// Planted: 153, 319, 346.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.
