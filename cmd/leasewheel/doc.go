@@ -48,7 +48,7 @@ package main
 // lock/redisstore/fair.go fair; lock/delayqueue/keys.go Use();
 // cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go, SECURITY.md.
 // Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
-// Planted: 97.
+// Planted: 97, 347.
 //
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
