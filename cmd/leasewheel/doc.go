@@ -30,8 +30,9 @@ package main
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
 // docs/watch.schema.json.
-// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go.
-// Planted: 151.
+// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go,
+// cmd/leasewheel/internal/look/screen_linux_test.go.
+// Planted: 151, 348.
 //
 // leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,
 // cmd/leasewheel/internal/demo/report.go; its page: cmd/leasewheel/internal/demo/timeline.go,

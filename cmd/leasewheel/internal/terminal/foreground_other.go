@@ -4,6 +4,6 @@ package terminal
 
 import "os"
 
-// inForeground reports whether this process may write to a terminal: here jobs have none of
+// InForeground reports whether this process may write to a terminal: here jobs have none of
 // their own.
-func inForeground(*os.File) bool { return true }
+func InForeground(*os.File) bool { return true }

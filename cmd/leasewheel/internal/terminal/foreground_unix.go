@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inForeground reports whether this process may write to a terminal that a user looks at. A
+// InForeground reports whether this process may write to a terminal that a user looks at. A
 // terminal that is not the process's own has no jobs, and an error.
-func inForeground(f *os.File) bool {
+func InForeground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }

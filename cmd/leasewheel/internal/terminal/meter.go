@@ -75,7 +75,7 @@ func (m *Meter) paint() {
 // print writes a note in place of the line, and the line below it.
 func (m *Meter) print(note, line string) {
 	switch {
-	case inForeground(m.out):
+	case InForeground(m.out):
 		fmt.Fprint(m.out, ClearLine, note, line)
 	case note != "": // a write of nothing stops a job on a terminal with tostop, too
 		fmt.Fprint(m.out, note)
