@@ -95,6 +95,8 @@ func TestACLForms(t *testing.T) {
 		"one PATTERN":            {"a", "b"},
 		"no white space":         {"a b"},
 		`PATTERN`:                {""},
+		`needs its "]"`:          {"a["},
+		`a "\" at the end`:       {`a\`},
 		"--user":                 {"--user", `a"b`},
 		"--sentinel is the user": {"--sentinel", "--fair"},
 		"has no password":        {"--password-file", empty},

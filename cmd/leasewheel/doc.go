@@ -30,8 +30,9 @@ package main
 // leasewheel watch: cmd/leasewheel/internal/look/watch.go, cmd/leasewheel/internal/look/watch_print.go,
 // cmd/leasewheel/internal/look/screen.go, cmd/leasewheel/internal/connect/request_limit.go,
 // docs/watch.schema.json.
-// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go.
-// Planted: 151.
+// Tests: watch_test.go, cmd/leasewheel/internal/look/screen_test.go,
+// cmd/leasewheel/internal/look/screen_linux_test.go.
+// Planted: 151, 348.
 //
 // leasewheel demo: cmd/leasewheel/internal/demo/play.go, cmd/leasewheel/internal/demo/worker.go,
 // cmd/leasewheel/internal/demo/report.go; its page: cmd/leasewheel/internal/demo/timeline.go,
@@ -48,15 +49,17 @@ package main
 // lock/redisstore/fair.go fair; lock/delayqueue/keys.go Use();
 // cmd/leasewheel/internal/acl/rights.go, cmd/leasewheel/internal/acl/acl.go, SECURITY.md.
 // Tests: security_test.go, acl_test.go, cmd/leasewheel/internal/acl/keys_test.go.
-// Planted: 97.
+// Planted: 97, 347.
 //
 // Help, completion, man pages, exit codes: cmd/leasewheel/internal/root/root.go,
 // cmd/leasewheel/internal/root/help.go, cmd/leasewheel/internal/root/completion.go,
 // cmd/leasewheel/internal/exit/exit.go, cmd/leasewheel/internal/interrupt/interrupt.go.
-// What a line may have in it: cmd/leasewheel/internal/output/text.go.
+// What a line may have in it: cmd/leasewheel/internal/output/text.go; progress on a terminal:
+// cmd/leasewheel/internal/terminal/meter.go.
 // Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
-// cmd/leasewheel/internal/root/completion_test.go.
-// Planted: 153, 319.
+// cmd/leasewheel/internal/root/completion_test.go,
+// cmd/leasewheel/internal/terminal/foreground_linux_test.go.
+// Planted: 153, 319, 346.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.

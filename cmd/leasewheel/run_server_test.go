@@ -235,6 +235,9 @@ func TestRunByTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	url := "rediss://:" + commandtest.Secret + "@" + ours.serveTLS(server, false)
 	mutual := "rediss://:" + commandtest.Secret + "@" + ours.serveTLS(server, true)
+	old := ours.leaf("server")
+	old.NotAfter = time.Now().Add(-time.Minute)
+	expired := "rediss://:" + commandtest.Secret + "@" + ours.serveTLSAs(server, false, old, nil)
 	cert, key := ours.issue("client", ours.leaf("client"))
 	require.NoError(t, server.Client(t).Do(commandtest.Bounded(t), "acl", "setuser", "default", "on", ">"+commandtest.Secret).Err())
 
@@ -247,6 +250,7 @@ func TestRunByTLS(t *testing.T) {
 		"client certificate":    {[]string{"--store", mutual, "--store-ca", ours.file, "--store-cert", cert, "--store-key", key}, 0, ""},
 		"unknown authority":     {[]string{"--store", url}, exit.Unavailable, "--store-ca"},
 		"another authority":     {[]string{"--store", url, "--store-ca", theirs.file}, exit.Unavailable, "certificate"},
+		"expired":               {[]string{"--store", expired, "--store-ca", ours.file}, exit.Unavailable, "renew it"},
 		"no client certificate": {[]string{"--store", mutual, "--store-ca", ours.file}, exit.Unavailable, "--store-cert"},
 		"no verification":       {[]string{"--store", url + "?skip_verify=true"}, exit.Usage, "skip_verify is refused"},
 	} {

@@ -17,7 +17,8 @@ import (
 type Config struct {
 	// WaitBuckets and HoldBuckets are the bounds of the classic histograms, in seconds. A
 	// server that scrapes native histograms gets those instead. Default: 17 bounds from half
-	// a millisecond to five minutes for waits, 16 from a millisecond to an hour for holds.
+	// a millisecond to five minutes for waits, 16 from a millisecond to an hour for holds. New
+	// panics if they do not ascend.
 	WaitBuckets, HoldBuckets []float64
 	// LockLabel returns the label "lock" of a lock's waits and holds, for example the part
 	// of its name before a colon. Locks whose label is empty have none. Only the first
@@ -65,12 +66,14 @@ func New(c Config) *Collector {
 
 // histogram returns a histogram that is both classic and native.
 func histogram(name, help string, buckets []float64, labels []string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	options := prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  100,
 		NativeHistogramMinResetDuration: time.Hour,
-	}, labels)
+	}
+	prometheus.NewHistogram(options) // panics for unfit buckets; a vector would in each observation
+	return prometheus.NewHistogramVec(options, labels)
 }
 
 // Observer returns the observer that measures the waits and holds of a locker. It belongs

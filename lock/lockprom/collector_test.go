@@ -110,6 +110,14 @@ func TestLockLabel(t *testing.T) {
 	assert.Len(t, report(c, names...), exporter.DefaultMaxLabels+1)
 }
 
+// Bounds that no histogram can have are no surprise of a later observation.
+func TestUnfitBuckets(t *testing.T) {
+	unfit := []float64{5, 1}
+	assert.Panics(t, func() { New(Config{WaitBuckets: unfit}) })
+	assert.Panics(t, func() { New(Config{HoldBuckets: unfit}) })
+	assert.NotPanics(t, func() { New(Config{WaitBuckets: []float64{1, 5}, HoldBuckets: []float64{1}}) })
+}
+
 // Buckets can be chosen, and a server that can have native histograms gets them.
 func TestHistograms(t *testing.T) {
 	c := New(Config{WaitBuckets: []float64{1, 2}, HoldBuckets: []float64{3}})

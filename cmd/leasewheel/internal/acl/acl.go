@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -99,6 +100,11 @@ func (a *command) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := validateWord("PATTERN, with its prefix,", pattern); err != nil {
 		return exit.UsageError(cmd, err)
+	}
+	// Redis accepts these: an open class or escape takes in the brace of a key beside the lock, which
+	// is then that of another lock.
+	if _, err := path.Match(pattern, ""); err != nil {
+		return exit.UsageError(cmd, fmt.Errorf(`PATTERN %s: malformed; a "[" needs its "]", and a "\" at the end has no meaning`, output.Quoted(pattern)))
 	}
 	rules := []string{"on"}
 	if a.password != "" {

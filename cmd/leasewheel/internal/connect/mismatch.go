@@ -3,6 +3,7 @@ package connect
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,8 @@ func (n Servers) Mismatch(ctx context.Context, err error) error {
 	switch {
 	case refusedByTLS(err):
 		return &MismatchError{n.Address(), "refuses the connection: it may want a client's certificate, see " + certificate, err}
+	case outdated(err):
+		return &MismatchError{n.Address(), "has a certificate that is not valid now: renew it, or correct the clock of this machine", err}
 	case Untrusted(err):
 		return &MismatchError{n.Address(), "has a certificate that is not trusted: " + authority, err}
 	}
@@ -118,6 +121,12 @@ func SpeaksTLS(ctx context.Context, address string) bool {
 func refusedByTLS(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"
+}
+
+// outdated reports whether a certificate has expired, or is not valid yet.
+func outdated(err error) bool {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+	return ok && invalid.Reason == x509.Expired
 }
 
 // Untrusted reports whether one side does not accept the other's certificate, which is a

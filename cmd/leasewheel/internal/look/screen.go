@@ -35,8 +35,13 @@ const (
 	defaultHeight = 24
 )
 
-// show draws a refresh.
+// show draws a refresh. In the background, where others have written around the last one, it is a
+// line.
 func (s *screen) show(r *refresh) error {
+	if !terminal.InForeground(s.out) {
+		s.drawn = 0
+		return r.writeLine(s.out)
+	}
 	width, height, err := term.GetSize(int(s.out.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = defaultWidth, defaultHeight
@@ -62,6 +67,9 @@ func (s *screen) show(r *refresh) error {
 // end clears the line below the last refresh, where the terminal has echoed Ctrl-C as ^C,
 // for the shell's prompt.
 func (s *screen) end() error {
+	if s.drawn == 0 {
+		return nil
+	}
 	_, err := s.out.WriteString(terminal.ClearLine)
 	return err
 }

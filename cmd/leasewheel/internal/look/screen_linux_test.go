@@ -1,6 +1,7 @@
 package look
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -40,4 +41,21 @@ func TestScreenIsRedrawnInPlace(t *testing.T) {
 	resize(20)
 	assert.Equal(t, "\x1b[H\x1b[2J00:00:00  every 0s…\x1b[K\r\n\x1b[J", draw())
 	require.NoError(t, slave.Close())
+}
+
+// A job in the background draws nothing over what a shell has written.
+func TestScreenInTheBackground(t *testing.T) {
+	screen, shown := commandtest.InBackground(t, func(terminal *os.File, toForeground func()) {
+		s := newScreen(terminal, 0)
+		show := func() { require.NoError(t, s.show(&refresh{views: []viewed{{}}})) }
+		show()
+		show()
+		require.NoError(t, s.end())
+		toForeground()
+		show()
+	})
+	if shown {
+		const line, frame = "0001-01-01T00:00:00Z  0 locks, 0 waiters\r\n", "00:00:00  every 0s  0 locks, 0 waiters\x1b[K\r\n\x1b[J"
+		assert.Equal(t, line+line+frame, screen)
+	}
 }

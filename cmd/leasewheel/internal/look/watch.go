@@ -102,7 +102,7 @@ func (w *watchCommand) run(cmd *cobra.Command, args []string) error {
 		s := newScreen(file, time.Duration(w.interval))
 		return cmp.Or(w.refreshEach(ctx, cmd, pattern, s.show), s.end())
 	}
-	return w.refreshEach(ctx, cmd, pattern, w.writeLine)
+	return w.refreshEach(ctx, cmd, pattern, func(r *refresh) error { return r.writeLine(w.out) })
 }
 
 // refreshEach shows a refresh after every interval, until the context ends. A server that

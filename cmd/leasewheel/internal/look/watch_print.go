@@ -2,6 +2,7 @@ package look
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func (w *watchCommand) writeDocument(r *refresh) error {
 }
 
 // writeLine prints a refresh as a line for people.
-func (w *watchCommand) writeLine(r *refresh) error {
+func (r *refresh) writeLine(out io.Writer) error {
 	var line strings.Builder
 	line.WriteString(r.at.UTC().Format(time.RFC3339))
 	current := r.current()
@@ -54,7 +55,7 @@ func (w *watchCommand) writeLine(r *refresh) error {
 			line.WriteString("  " + output.OneLine(v.err))
 		}
 	}
-	_, err := fmt.Fprintln(w.out, line.String())
+	_, err := fmt.Fprintln(out, line.String())
 	return err
 }
 

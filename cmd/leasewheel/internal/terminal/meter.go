@@ -21,7 +21,8 @@ const meterInterval = 100 * time.Millisecond
 const ClearLine = "\r\x1b[K"
 
 // Meter shows one line of progress on a terminal and repaints it in place. On any other
-// output it prints nothing, so that logs stay clean.
+// output it prints nothing, so that logs stay clean. In the background it prints notes only:
+// the cursor's line is the shell's prompt, or another job's.
 type Meter struct {
 	out   *os.File
 	line  func() string
@@ -61,13 +62,23 @@ func (m *Meter) paint() {
 	for {
 		select {
 		case <-m.done:
-			fmt.Fprint(m.out, ClearLine)
+			m.print("", "")
 			return
 		case note := <-m.notes:
-			fmt.Fprint(m.out, ClearLine, note, "\n", m.fitting())
+			m.print(note+"\n", m.fitting())
 		case <-ticker.C:
-			fmt.Fprint(m.out, ClearLine, m.fitting())
+			m.print("", m.fitting())
 		}
+	}
+}
+
+// print writes a note in place of the line, and the line below it.
+func (m *Meter) print(note, line string) {
+	switch {
+	case InForeground(m.out):
+		fmt.Fprint(m.out, ClearLine, note, line)
+	case note != "": // a write of nothing stops a job on a terminal with tostop, too
+		fmt.Fprint(m.out, note)
 	}
 }
 

@@ -1,0 +1,16 @@
+//go:build unix
+
+package terminal
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// InForeground reports whether this process may write to a terminal that a user looks at. A
+// terminal that is not the process's own has no jobs, and an error.
+func InForeground(f *os.File) bool {
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp()
+}
