@@ -176,8 +176,9 @@ func TestStopReturnsWhatIsNotNamedYet(t *testing.T) {
 			asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
 				var before Timer
 				before.Init(w, func() { check(t, interrupt(w, timer), "the worker need not look") })
-				Must(before.Arm(10 * ms))
-				Must(timer.Arm(10 * ms))
+				for _, next := range []*Timer{&before, timer} {
+					Must(w.shards[0].arm(&next.node, w.ticks.after(10*ms)))
+				}
 				pass(20 * ms)
 				Must(timer.Arm(time.Hour))
 				left := w.Stop()

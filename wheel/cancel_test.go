@@ -38,15 +38,15 @@ func TestCancel(t *testing.T) {
 // memory serves no other timeout.
 func TestStateDistinguishesExpiredFromCancelled(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms}, func(t *testing.T, w *wheel.Wheel) {
-		ran := must(w.Schedule(ms, none))
-		taken := must(w.Schedule(time.Hour, none))
+		ran := wheel.InOrder(w, ms, none)
+		taken := wheel.InOrder(w, time.Hour, none)
 		time.Sleep(5 * ms)
 		taken.Cancel()
 		pass(5 * ms)
 		check(t, ran.State() == timeout.Expired && taken.State() == timeout.Cancelled,
 			"they are %v and %v", ran.State(), taken.State())
 		for range 1000 {
-			must(w.Schedule(time.Hour, none))
+			wheel.InOrder(w, time.Hour, none)
 		}
 		check(t, ran.State() == wheel.Done && taken.State() == wheel.Done,
 			"with their memory in use they are %v and %v", ran.State(), taken.State())
@@ -144,10 +144,10 @@ func TestTasksThatReplaceEachOther(t *testing.T) {
 func TestWhatIsCancelledWhileTheWorkerIsHeldIsCountedOnce(t *testing.T) {
 	bubble(t, wheel.Config{Tick: ms, MaxPending: 10}, func(t *testing.T, w *wheel.Wheel) {
 		held := make(chan struct{})
-		must(w.Schedule(ms, func() { <-held }))
+		wheel.InOrder(w, ms, func() { <-held })
 		var same []timeout.Timeout
 		for range 5 {
-			same = append(same, must(w.Schedule(ms, func() { t.Error("ran though cancelled") })))
+			same = append(same, wheel.InOrder(w, ms, func() { t.Error("ran though cancelled") }))
 		}
 		next := must(w.Schedule(2*ms, func() { t.Error("ran though cancelled") }))
 		time.Sleep(5 * ms)

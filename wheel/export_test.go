@@ -31,6 +31,12 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
+// InOrder schedules tasks of one deadline that run in the order of the calls, and whose memory
+// serves later ones. The shard of Schedule changes when the goroutine's stack moves.
+func InOrder(w *Wheel, d time.Duration, task func()) Timeout {
+	return Must(w.shards[0].put(w.ticks.after(d), task))
+}
+
 // newRand returns random numbers whose seed is in the log of a failed test.
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()

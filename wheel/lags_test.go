@@ -122,12 +122,12 @@ func TestLagsOfBatchesThatAreDisturbed(t *testing.T) {
 		w := start(t, wheel.Config{Tick: ms})
 		handles := make([]timeout.Timeout, tasks)
 		for i := range handles {
-			handles[i] = must(w.Schedule(10*ms, func() {
+			handles[i] = wheel.InOrder(w, 10*ms, func() {
 				if i == 0 {
 					time.Sleep(second)
 					disturb(handles[64:])
 				}
-			}))
+			})
 		}
 		pass(2 * second)
 		var want wheel.Lags

@@ -93,7 +93,8 @@ func useQueue(t *testing.T, client redis.UniversalClient, worked func()) {
 	require.NoError(t, q.Cancel(t.Context(), "never"))
 	require.NoError(t, q.MoveIn(t.Context(), "later", 10*time.Millisecond))
 	ctx, stop := context.WithCancel(t.Context())
-	left := 3
+	left, retried := 3, false
+	soon := func(int, error) time.Duration { return 0 } // a stall of the machine costs a message attempts
 	require.NoError(t, q.Work(ctx, func(ctx context.Context, d *delayqueue.Delivery) error {
 		switch {
 		case d.ID == "works":
@@ -104,13 +105,14 @@ func useQueue(t *testing.T, client redis.UniversalClient, worked func()) {
 					return context.Cause(ctx)
 				}
 			}
-		case d.ID == "fails" && d.Attempt == 1:
+		case d.ID == "fails" && !retried:
 			return delayqueue.RetryAfter(0, errors.New("once"))
 		case d.ID == "fails":
 			return delayqueue.Reject(errors.New("for good"))
 		}
 		return nil
-	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 3 * time.Second, Report: func(r delayqueue.Report) {
+	}, delayqueue.WorkerConfig{Concurrency: 1, TTL: 3 * time.Second, MaxAttempts: -1, Backoff: soon, Report: func(r delayqueue.Report) {
+		retried = retried || r.ID == "fails" && r.Outcome == delayqueue.Retried
 		if r.Outcome == delayqueue.Done || r.Outcome == delayqueue.Buried {
 			left--
 		}

@@ -304,7 +304,8 @@ func useFairLocks(t *testing.T, admin redis.UniversalClient, newClient func() re
 		end
 		return redis.call('zadd', KEYS[3], 1, ARGV[1] .. 151)`,
 		[]string{list, timeouts, "leasewheel_lock_places:{orders:43}"}, "c0ffee00-0000-4000-8000-000000000008:").Err())
-	gone(next) // and finds all of them dead
+	awaitLater(t, admin) // also the one that Redisson has dropped is dead
+	gone(next)           // and finds all of them dead
 	asks(other, time.Millisecond)
 	gone(other)
 }
