@@ -34,9 +34,9 @@ var (
 	ErrPoolClosed = errors.New("wheel: the pool is closed")
 )
 
-// A Pool, which [NewPool] makes, is an [Executor] with a fixed number of goroutines and a queue of
-// fixed length in front of them. One pool can serve several wheels. A task that
-// panics ends the program, as in any goroutine.
+// A Pool is an [Executor] with a fixed number of goroutines and a queue of fixed length in front
+// of them; [NewPool] makes it. One pool can serve several wheels. A task that panics ends the
+// program, as in any goroutine.
 type Pool struct {
 	tasks   chan func()
 	workers sync.WaitGroup
