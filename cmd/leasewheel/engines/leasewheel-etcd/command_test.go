@@ -127,7 +127,7 @@ func TestCommandsOnEtcd(t *testing.T) {
 		assert.Empty(t, commandtest.Ask(t, apart, exit.OK, "ls"))
 		assert.Contains(t, commandtest.Ask(t, env, exit.OK, "inspect", "nightly"), "nightly")
 		short := commandtest.Call(t, env, "run", "--ttl", "1500ms", "brief", "--", "true")
-		assert.Equal(t, exit.Unavailable, short.Wait())
+		assert.Equal(t, exit.Usage, short.Wait())
 		short.RequireOneLine("a TTL of 1s, in whole seconds: the cluster's least is 2s")
 		refused := commandtest.Call(t, env, "run", "-n", "--write", "nightly", "--", "true")
 		assert.Equal(t, exit.NotAcquired, refused.Wait())
@@ -155,7 +155,6 @@ func TestRefusals(t *testing.T) {
 		url  string
 		args []string
 	}{
-		"ttl":         {exit.Usage, "whole seconds", "etcd://127.0.0.1:1", []string{"run", "--ttl", "900ms", "a", "--", "true"}},
 		"permits":     {exit.Usage, "has no clock", "etcd://127.0.0.1:1", []string{"run", "--permits", "3", "a", "--", "true"}},
 		"a format":    {exit.Usage, "is no Redis", url, []string{"ls", "--format", "plain"}},
 		"a queue":     {exit.Usage, "needs a server of Redis", url, []string{"queue", "stats", "a"}},
