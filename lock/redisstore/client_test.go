@@ -224,6 +224,35 @@ func TestURLOfAnotherKindOfServer(t *testing.T) {
 	}
 }
 
+// While a sentinel does not answer, the refusals of the others do not end a request: it may know
+// the master.
+func TestRefusalOfSomeSentinels(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{
+		"another password":     "-NOAUTH Authentication required.\r\n",
+		"without any password": "-ERR Client sent AUTH, but no password is set\r\n",
+		"it knows no master":   "*-1\r\n",
+	} {
+		refusing := fakeServer(t, func(command []string) string {
+			if command[0] == "hello" {
+				return "-ERR unknown command 'hello'\r\n"
+			}
+			return refusal
+		})
+		url := "redis-sentinel://" + refusing + "?master_name=m&" + unhurriedIO
+		acquire := func(url string) error {
+			store, err := redisstore.Open(url, redisstore.Config{})
+			require.NoError(t, err)
+			defer store.Close()
+			_, err = store.Acquire(t.Context(), mutexOf("a", 1))
+			assert.NotContains(t, err.Error(), "\n", name)
+			return err
+		}
+		require.NotErrorIs(t, acquire(url), driver.ErrUnavailable, name)
+		require.ErrorIs(t, acquire(url+"&addr=127.0.0.1:1"), driver.ErrUnavailable, name)
+	}
+}
+
 // tryAt returns the error of a TryLock on the servers of a URL.
 func tryAt(t *testing.T, url string) error {
 	t.Helper()

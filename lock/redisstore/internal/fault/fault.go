@@ -83,6 +83,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	reported, _, _ := strings.Cut(e.Err.Error(), ", with args") // of an unknown command: those of AUTH are a secret
+	reported = strings.ReplaceAll(reported, "\n", "; ")         // between the errors of sentinels
 	switch {
 	case e.Fault != nil:
 		return fmt.Sprintf("redis: %v (%s): %s", e.Fault, reported, e.advice)
@@ -125,10 +126,24 @@ func OfOneKey(err error) bool {
 	return errors.As(err, &e) && e.ofKey
 }
 
+// several is the errors of all sentinels. One that does not answer may know the master, though
+// the others refuse.
+type several interface {
+	error
+	Unwrap() []error
+}
+
 // Classify turns an error of go-redis into an *Error.
 func Classify(err error) error {
 	if err == nil {
 		return nil
+	}
+	if all, ok := errors.AsType[several](err); ok {
+		for _, one := range all.Unwrap() {
+			if e, ok := errors.AsType[*Error](Classify(one)); ok && e.passing {
+				return &Error{Err: err, passing: true, done: e.done}
+			}
+		}
 	}
 	var refused redis.Error
 	if errors.As(err, &refused) {
