@@ -158,7 +158,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewClient(o), nil
+		return reasoned(redis.NewClient(o)), nil
 	case "sentinel":
 		o, err := parseSentinelURL(plain, c)
 		if err != nil {
@@ -170,7 +170,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewFailoverClient(o), nil
+		return reasoned(redis.NewFailoverClient(o)), nil
 	case "cluster":
 		o, err := redis.ParseClusterURL(plain)
 		if err != nil {
@@ -183,7 +183,9 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewClusterClient(o), nil
+		client := redis.NewClusterClient(o)
+		client.OnNewNode(func(node *redis.Client) { reasoned(node) })
+		return client, nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
 }

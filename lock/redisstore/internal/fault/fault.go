@@ -64,6 +64,7 @@ var faults = map[string]class{
 	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user what `leasewheel acl` prints; `leasewheel doctor` finds what is missing"},
 	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
 	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
+	"DENIED":      {advice: "the server is in protected mode: give it a password"},
 	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
@@ -156,6 +157,9 @@ func Classify(err error) error {
 	if failed, ok := errors.AsType[*Credentials](err); ok {
 		return &Error{Fault: ErrCredentials, Err: failed.Err, passing: true, advice: "the next connection asks for them again"}
 	}
+	if refused, ok := errors.AsType[*connectionError](err); ok {
+		return Classify(Refusal(refused.reason))
+	}
 	closed := errors.Is(err, redis.ErrClosed)
 	var op *net.OpError
 	unsent := closed || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.As(err, &op) && op.Op == "dial"
@@ -226,6 +230,21 @@ type Credentials struct{ Err error }
 
 func (e *Credentials) Error() string { return e.Err.Error() }
 func (e *Credentials) Unwrap() error { return e.Err }
+
+// connectionError is the refusal of a connection. It is no [redis.Error], after which go-redis
+// would go on.
+type connectionError struct{ reason string }
+
+func (e *connectionError) Error() string { return e.reason }
+
+// OfConnection returns the error of a handshake: as one that ends it, if the server refuses the
+// connection and not a command.
+func OfConnection(err error) error {
+	if redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED") {
+		return &connectionError{err.Error()}
+	}
+	return err
+}
 
 // NoScript reports whether the server has no such script in its cache. SCRIPT FLUSH, a
 // restart or a failover may empty the cache at any time.
