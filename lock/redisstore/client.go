@@ -139,7 +139,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		return nil, badURL("its scheme is none of the accepted ones")
 	}
 	plain := base + "://" + rest
-	if err := refuse(plain); err != nil {
+	if err := refuse(plain, mode); err != nil {
 		return nil, err
 	}
 	if mode != "sentinel" && c.SentinelUsername+c.SentinelPassword != "" {
@@ -201,8 +201,9 @@ const unparsed = "it cannot be parsed (special characters in a password must be 
 // refuse returns an error for URLs that the parsers of go-redis accept and should not.
 // One is a URL that disables the verification of certificates, since its author is often
 // not the program's. Another is a URL that a password has split: a part of the password
-// would become the host. The others name no address, so every request would be repeated for ever.
-func refuse(rawURL string) error {
+// would become the host. A cluster's database would be ignored. The others name no address, so
+// every request would be repeated for ever.
+func refuse(rawURL, mode string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil //nolint:nilerr // the parsers report it, without a secret
@@ -212,6 +213,8 @@ func refuse(rawURL string) error {
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
 	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):
 		return badURL(unparsed)
+	case mode == "cluster" && strings.Trim(u.Path, "/0") != "":
+		return badURL("a cluster's client has no database but 0")
 	case u.Scheme == "unix" && u.Host != "":
 		return badURL("the path of its socket does not begin with a slash")
 	case strings.ContainsAny(u.Hostname(), "&=,"):

@@ -177,6 +177,8 @@ func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 		"sentinel":                      {"redis-sentinel://h?master_name=m&addr=" + secret, "addr is not host:port"},
 		"duration of a cluster":         {"redis-cluster://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
 		"node":                          {"redis-cluster://h?addr=" + secret, "addr is not host:port"},
+		"database of a cluster":         {"redis-cluster://:" + secret + "@h/3", "no database but 0"},
+		"path of a cluster":             {"redis-cluster://h/" + secret, "no database but 0"},
 		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
 		"a port beyond all":             {"redis://:" + secret + "@h:65536", "one of its ports is none"},
 		"port 0":                        {"redis-sentinel://:" + secret + "@h:0?master_name=m", "one of its ports is none"},
