@@ -164,6 +164,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
+		leaveSilentSentinel(o)
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
@@ -229,6 +230,15 @@ func refuse(rawURL, mode string) error {
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n > 0 || errors.Is(err, strconv.ErrSyntax)
+}
+
+// leaveSilentSentinel makes the client ask all sentinels if the one that it asked last does not
+// answer. go-redis keeps that one if the time to connect ends first, with all repetitions of the
+// question: then no connection could be made any more.
+func leaveSilentSentinel(o *redis.FailoverOptions) {
+	const connects, reads = 5 * time.Second, 3 * time.Second // go-redis's defaults
+	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, min(reads, cmp.Or(o.DialTimeout, connects)*3/5))
 }
 
 // parseSentinelURL parses the URL of sentinels. The parser of go-redis uses

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -253,6 +254,25 @@ func TestRefusalOfSomeSentinels(t *testing.T) {
 		require.NotErrorIs(t, acquire(url), driver.ErrUnavailable, name)
 		require.ErrorIs(t, acquire(url+"&addr=127.0.0.1:1"), driver.ErrUnavailable, name)
 	}
+}
+
+// A sentinel that hangs does not keep a client from the others.
+func TestSentinelThatHangs(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1})
+	_, asked := set.Sentinels[0].Addr() // its answer names the others
+	store, err := redisstore.Open("redis-sentinel://"+asked+"?dial_timeout=2s&master_name="+redistest.MasterName, redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	l := lockerOn(t, store, lock.Config{RequestTimeout: time.Second})
+	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+	set.Sentinels[0].Pause()
+	do(t, set.Nodes[0], "client", "kill", "type", "normal", "skipme", "yes")
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second) // without the others there is no end
+	defer cancel()
+	lease, err := l.Mutex("a").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // tryAt returns the error of a TryLock on the servers of a URL.
