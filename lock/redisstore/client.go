@@ -233,11 +233,10 @@ func isPort(text string) bool {
 }
 
 // leaveSilentSentinel makes the client ask all sentinels if the one that it asked last does not
-// answer. go-redis keeps that one if the time to connect ends first, with all repetitions of the
-// question: then no connection could be made any more.
+// answer. go-redis keeps that one if the time to connect ends before that to read does: then no
+// connection could be made any more.
 func leaveSilentSentinel(o *redis.FailoverOptions) {
-	const connects, reads = 5 * time.Second, 3 * time.Second // go-redis's defaults
-	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
+	const connects, reads = 5 * time.Second, 3 * time.Second // connects is go-redis's default, for both
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, min(reads, cmp.Or(o.DialTimeout, connects)*3/5))
 }
 
