@@ -139,7 +139,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		return nil, badURL("its scheme is none of the accepted ones")
 	}
 	plain := base + "://" + rest
-	if err := refuse(plain); err != nil {
+	if err := refuse(plain, mode); err != nil {
 		return nil, err
 	}
 	if mode != "sentinel" && c.SentinelUsername+c.SentinelPassword != "" {
@@ -158,19 +158,20 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewClient(o), nil
+		return reasoned(redis.NewClient(o)), nil
 	case "sentinel":
 		o, err := parseSentinelURL(plain, c)
 		if err != nil {
 			return nil, err
 		}
+		leaveSilentSentinel(o)
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewFailoverClient(o), nil
+		return reasoned(redis.NewFailoverClient(o)), nil
 	case "cluster":
 		o, err := redis.ParseClusterURL(plain)
 		if err != nil {
@@ -183,7 +184,9 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewClusterClient(o), nil
+		client := redis.NewClusterClient(o)
+		client.OnNewNode(func(node *redis.Client) { reasoned(node) })
+		return client, nil
 	}
 	return nil, badURL("its scheme is none of the accepted ones")
 }
@@ -199,8 +202,9 @@ const unparsed = "it cannot be parsed (special characters in a password must be 
 // refuse returns an error for URLs that the parsers of go-redis accept and should not.
 // One is a URL that disables the verification of certificates, since its author is often
 // not the program's. Another is a URL that a password has split: a part of the password
-// would become the host. The others name no address, so every request would be repeated for ever.
-func refuse(rawURL string) error {
+// would become the host. A cluster's database would be ignored. The others name no address, so
+// every request would be repeated for ever.
+func refuse(rawURL, mode string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil //nolint:nilerr // the parsers report it, without a secret
@@ -210,6 +214,8 @@ func refuse(rawURL string) error {
 		return badURL("skip_verify is refused, because without verification any server that answers gets the password; trust the authority of the server's certificate instead")
 	case u.Fragment != "", u.Scheme != "unix" && strings.Contains(u.Path, "@"):
 		return badURL(unparsed)
+	case mode == "cluster" && strings.Trim(u.Path, "/0") != "":
+		return badURL("a cluster's client has no database but 0")
 	case u.Scheme == "unix" && u.Host != "":
 		return badURL("the path of its socket does not begin with a slash")
 	case strings.ContainsAny(u.Hostname(), "&=,"):
@@ -224,6 +230,14 @@ func refuse(rawURL string) error {
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n > 0 || errors.Is(err, strconv.ErrSyntax)
+}
+
+// leaveSilentSentinel makes the client ask all sentinels if the one that it asked last does not
+// answer. go-redis keeps that one if the time to connect ends before that to read does: then no
+// connection could be made any more.
+func leaveSilentSentinel(o *redis.FailoverOptions) {
+	const connects, reads = 5 * time.Second, 3 * time.Second // connects is go-redis's default, for both
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, min(reads, cmp.Or(o.DialTimeout, connects)*3/5))
 }
 
 // parseSentinelURL parses the URL of sentinels. The parser of go-redis uses

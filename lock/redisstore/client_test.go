@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -177,6 +178,8 @@ func TestErrorsQuoteNoValueOfAURL(t *testing.T) {
 		"sentinel":                      {"redis-sentinel://h?master_name=m&addr=" + secret, "addr is not host:port"},
 		"duration of a cluster":         {"redis-cluster://h?dial_timeout=" + secret, "dial_timeout is not a duration"},
 		"node":                          {"redis-cluster://h?addr=" + secret, "addr is not host:port"},
+		"database of a cluster":         {"redis-cluster://:" + secret + "@h/3", "no database but 0"},
+		"path of a cluster":             {"redis-cluster://h/" + secret, "no database but 0"},
 		"two passwords of a server":     {"redis-sentinel://:" + secret + "@h?master_name=m&sentinel_password=" + secret + "&password=" + secret, "give the server's once"},
 		"a port beyond all":             {"redis://:" + secret + "@h:65536", "one of its ports is none"},
 		"port 0":                        {"redis-sentinel://:" + secret + "@h:0?master_name=m", "one of its ports is none"},
@@ -222,6 +225,54 @@ func TestURLOfAnotherKindOfServer(t *testing.T) {
 		require.ErrorContains(t, err, advice, url)
 		assert.NotErrorIs(t, err, driver.ErrUnavailable, url)
 	}
+}
+
+// While a sentinel does not answer, the refusals of the others do not end a request: it may know
+// the master.
+func TestRefusalOfSomeSentinels(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{
+		"another password":     "-NOAUTH Authentication required.\r\n",
+		"without any password": "-ERR Client sent AUTH, but no password is set\r\n",
+		"it knows no master":   "*-1\r\n",
+	} {
+		refusing := fakeServer(t, func(command []string) string {
+			if command[0] == "hello" {
+				return "-ERR unknown command 'hello'\r\n"
+			}
+			return refusal
+		})
+		url := "redis-sentinel://" + refusing + "?master_name=m&" + unhurriedIO
+		acquire := func(url string) error {
+			store, err := redisstore.Open(url, redisstore.Config{})
+			require.NoError(t, err)
+			defer store.Close()
+			_, err = store.Acquire(t.Context(), mutexOf("a", 1))
+			assert.NotContains(t, err.Error(), "\n", name)
+			return err
+		}
+		require.NotErrorIs(t, acquire(url), driver.ErrUnavailable, name)
+		require.ErrorIs(t, acquire(url+"&addr=127.0.0.1:1"), driver.ErrUnavailable, name)
+	}
+}
+
+// A sentinel that hangs does not keep a client from the others.
+func TestSentinelThatHangs(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1})
+	_, asked := set.Sentinels[0].Addr() // its answer names the others
+	store, err := redisstore.Open("redis-sentinel://"+asked+"?dial_timeout=2s&master_name="+redistest.MasterName, redisstore.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	l := lockerOn(t, store, lock.Config{RequestTimeout: time.Second})
+	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
+	set.Sentinels[0].Pause()
+	do(t, set.Nodes[0], "client", "kill", "type", "normal", "skipme", "yes")
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second) // without the others there is no end
+	defer cancel()
+	lease, err := l.Mutex("a").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // tryAt returns the error of a TryLock on the servers of a URL.

@@ -16,7 +16,7 @@ var (
 	ErrNoReplicas = fault.ErrNoReplicas
 	// ErrCluster is CLUSTERDOWN, MASTERDOWN, TRYAGAIN, MOVED, ASK, or a script with keys on two nodes; may pass.
 	ErrCluster = fault.ErrCluster
-	// ErrMaxClients is the refusal of a connection; may pass.
+	// ErrMaxClients is the refusal of a connection of a client of [Dial] or [Open]; may pass.
 	ErrMaxClients = fault.ErrMaxClients
 	// ErrOutOfMemory is OOM.
 	ErrOutOfMemory = fault.ErrOutOfMemory

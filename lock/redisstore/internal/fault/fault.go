@@ -64,6 +64,7 @@ var faults = map[string]class{
 	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user what `leasewheel acl` prints; `leasewheel doctor` finds what is missing"},
 	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
 	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
+	"DENIED":      {advice: "the server is in protected mode: give it a password"},
 	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
@@ -83,6 +84,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	reported, _, _ := strings.Cut(e.Err.Error(), ", with args") // of an unknown command: those of AUTH are a secret
+	reported = strings.ReplaceAll(reported, "\n", "; ")         // between the errors of sentinels
 	switch {
 	case e.Fault != nil:
 		return fmt.Sprintf("redis: %v (%s): %s", e.Fault, reported, e.advice)
@@ -125,10 +127,24 @@ func OfOneKey(err error) bool {
 	return errors.As(err, &e) && e.ofKey
 }
 
+// several is the errors of all sentinels. One that does not answer may know the master, though
+// the others refuse.
+type several interface {
+	error
+	Unwrap() []error
+}
+
 // Classify turns an error of go-redis into an *Error.
 func Classify(err error) error {
 	if err == nil {
 		return nil
+	}
+	if all, ok := errors.AsType[several](err); ok {
+		for _, one := range all.Unwrap() {
+			if e, ok := errors.AsType[*Error](Classify(one)); ok && e.passing {
+				return &Error{Err: err, passing: true, done: e.done}
+			}
+		}
 	}
 	var refused redis.Error
 	if errors.As(err, &refused) {
@@ -140,6 +156,9 @@ func Classify(err error) error {
 	}
 	if failed, ok := errors.AsType[*Credentials](err); ok {
 		return &Error{Fault: ErrCredentials, Err: failed.Err, passing: true, advice: "the next connection asks for them again"}
+	}
+	if refused, ok := errors.AsType[*connectionError](err); ok {
+		return Classify(Refusal(refused.reason))
 	}
 	closed := errors.Is(err, redis.ErrClosed)
 	var op *net.OpError
@@ -211,6 +230,21 @@ type Credentials struct{ Err error }
 
 func (e *Credentials) Error() string { return e.Err.Error() }
 func (e *Credentials) Unwrap() error { return e.Err }
+
+// connectionError is the refusal of a connection. It is no [redis.Error], after which go-redis
+// would go on.
+type connectionError struct{ reason string }
+
+func (e *connectionError) Error() string { return e.reason }
+
+// OfConnection returns the error of a handshake: as one that ends it, if the server refuses the
+// connection and not a command.
+func OfConnection(err error) error {
+	if redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED") {
+		return &connectionError{err.Error()}
+	}
+	return err
+}
 
 // NoScript reports whether the server has no such script in its cache. SCRIPT FLUSH, a
 // restart or a failover may empty the cache at any time.

@@ -1,0 +1,57 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
+)
+
+// A request that needs a connection to a server without room for one gets the server's refusal.
+func TestServerWithoutRoomForAConnection(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Start(t, redistest.Config{TCP: true, Password: secret}), redistest.StartCluster(t, redistest.ClusterConfig{})
+	for url, nodes := range map[string][]*redis.Client{
+		server.URL(): {server.Client(t)},
+		strings.Replace(cluster.URL(), "redis://", "redis-cluster://", 1): nodeClients(t, cluster),
+	} {
+		for _, node := range nodes {
+			require.NoError(t, node.ConfigSet(t.Context(), "maxclients", "1").Err())
+		}
+		err := pingAt(t, url)
+		isFault(t, err, redisstore.ErrMaxClients)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+	}
+}
+
+// A server in protected mode refuses the connections of other machines, and closes them.
+func TestServerInProtectedMode(t *testing.T) {
+	t.Parallel()
+	const refusal = "DENIED Redis is running in protected mode because protected mode is enabled"
+	address := fakeServer(t, func(command []string) string {
+		if command[0] == "hello" {
+			return "-" + refusal + "\r\n"
+		}
+		return "-ERR the connection is closed by now\r\n"
+	})
+	err := pingAt(t, "redis://"+address)
+	require.ErrorContains(t, err, refusal)
+	require.ErrorContains(t, err, "give it a password")
+	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// pingAt returns the error of a Ping of the servers of a URL.
+func pingAt(t *testing.T, url string) error {
+	t.Helper()
+	store, err := redisstore.Open(url, redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	return store.Ping(t.Context())
+}
