@@ -264,7 +264,7 @@ func TestSentinelThatHangs(t *testing.T) {
 	store, err := redisstore.Open("redis-sentinel://"+asked+"?dial_timeout=2s&master_name="+redistest.MasterName, redisstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	l := lockerOn(t, store, lock.Config{RequestTimeout: time.Second})
+	l := lockerOn(t, store, lock.Config{})
 	require.NoError(t, mustLock(t, l, "a").Unlock(t.Context()))
 	set.Sentinels[0].Pause()
 	do(t, set.Nodes[0], "client", "kill", "type", "normal", "skipme", "yes")
