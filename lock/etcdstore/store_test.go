@@ -470,20 +470,28 @@ func TestPrefixesNeverMix(t *testing.T) {
 	assert.Equal(t, []string{"a"}, names)
 }
 
+// fill has two stores leave keys: of a lock in which both have a part, of one that is free, and of a
+// client.
+func fill(t *testing.T, s, other *Store) {
+	t.Helper()
+	read := driver.Hold{Kind: driver.KindRead, Name: "rw", Owner: "me:1", Count: 1, TTL: time.Hour}
+	acquire(t, s, &read)
+	read.Owner = "you:1"
+	acquire(t, other, &read)
+	free := request("me:1", time.Hour)
+	free.Name = "free"
+	acquire(t, s, free)
+	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "free", Owner: "me:1"})
+	require.NoError(t, err)
+	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Hour))
+}
+
 // Every key but the epoch ends by itself, or by a sweep.
 func TestKeysEnd(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	other := beside(t, s)
-	read := func(owner string) *driver.Hold {
-		return &driver.Hold{Kind: driver.KindRead, Name: "rw", Owner: owner, Count: 1, TTL: time.Minute}
-	}
-	acquire(t, s, read("me:1"))
-	acquire(t, other, read("you:1"))
-	acquire(t, s, request("me:1", time.Minute))
-	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
-	require.NoError(t, err)
-	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Minute))
+	fill(t, s, other)
 	endless := func() (keys []string) {
 		response, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
 		require.NoError(t, err)
@@ -510,18 +518,8 @@ func TestCopiedKeysHoldNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	other := beside(t, s)
-	read := func(owner string) *driver.Hold {
-		return &driver.Hold{Kind: driver.KindRead, Name: "rw", Owner: owner, Count: 1, TTL: time.Hour}
-	}
-	acquire(t, s, read("me:1"))
-	acquire(t, other, read("you:1"))
+	fill(t, s, other)
 	acquire(t, s, request("me:1", time.Hour))
-	free := request("me:1", time.Hour)
-	free.Name = "free"
-	acquire(t, s, free)
-	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "free", Owner: "me:1"})
-	require.NoError(t, err)
-	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Hour))
 	s.sweep(t.Context())
 	all, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
 	require.NoError(t, err)
