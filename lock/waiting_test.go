@@ -351,6 +351,21 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 	})
 }
 
+// The error of a waiter has the TTL of the latest refusal, also if that is unknown.
+func TestErrorHasTheLatestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		defer unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex("a")))
+		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second})
+		refused := func(context.Context, func() error) error { return nil } // without a TTL
+		time.AfterFunc(5*time.Second, func() { store.set(func() { store.acquire = refused }) })
+		_, err := l.Mutex("a").MaxWait(10 * time.Second).Lock(t.Context())
+		var notAcquired *lock.NotAcquiredError
+		require.ErrorAs(t, err, &notAcquired)
+		require.Zero(t, notAcquired.TTL)
+	})
+}
+
 // A grant by release reaches a head whose request has just failed.
 func TestHandOverToAHeadWhoseRequestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
