@@ -211,6 +211,30 @@ func TestCloseDoesNotWaitForUnresponsiveNodes(t *testing.T) {
 	})
 }
 
+// Close waits for no subscription, which nothing needs any more.
+func TestCloseEndsSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		all[0].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
+		require.NoError(t, err)
+		defer sub.Close()
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		result := make(chan error, 1)
+		go func() {
+			_, err := store.Subscribe(t.Context(), hold("me:2"), func(driver.Notice) {})
+			result <- err
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		assert.Zero(t, time.Since(begin))
+		require.ErrorContains(t, <-result, context.Canceled.Error())
+	})
+}
+
 // A node that is mute for a while, longer than a release waits for it, gets the release
 // again.
 func TestReleaseIsRepeated(t *testing.T) {

@@ -30,6 +30,9 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	hold := asked(h)
 	v := s.newVotes("subscribe to", h.Name)
 	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.open, cancel)() // Close waits for no subscription
 		part, err := n.Subscribe(ctx, &hold, func(driver.Notice) { sub.receive(n.index) })
 		if err == nil {
 			sub.add(part)
