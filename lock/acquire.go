@@ -82,7 +82,9 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 		return nil, ErrClosed
 	}
 	defer l.active.Done()
-	return l.conclude(a, l.await(a))
+	var r result
+	l.reportPanic(a, func() { r = l.await(a) })
+	return l.conclude(a, r)
 }
 
 // enter counts an acquisition as active, unless the locker is closed.

@@ -243,7 +243,9 @@ func (d *Deferred) try() {
 			return
 		}
 	}
-	r, waits := l.try(a)
+	var r result
+	waits := false
+	l.reportPanic(a, func() { r, waits = l.try(a) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if waits {
@@ -269,11 +271,10 @@ func (d *Deferred) deliver(r result) {
 // accept makes a lease of the result.
 func (d *Deferred) accept() {
 	l, r := d.mutex.locker, d.result
-	if r.panicked != nil {
-		d.finish(r.panicked)
-		return
-	}
-	if r.granted() {
+	switch {
+	case r.panicked != nil:
+		r.err = r.panicked
+	case r.err == nil:
 		defer l.deferral.accepted()
 	}
 	if lease, err := l.conclude(&d.acquisition, r); err != nil {

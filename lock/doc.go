@@ -131,7 +131,7 @@ package lock
 // Tests: observer_test.go, logger_test.go, lock/internal/logging/logger_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289.
+// Planted: 121, 122, 123, 137, 289, 366.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.
@@ -170,9 +170,9 @@ package lock
 // lock/redisstore/latch_test.go, liveness_test.go.
 // Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323.
 //
-// Inspecting locks: lock/driver/inspector.go, inspector.go, lock/redisstore/inspect.go,
+// Inspecting locks: lock/driver/inspector.go, inspector.go, pattern.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,
 // cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
-// Tests: lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
+// Tests: pattern_test.go, lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
-// Planted: 19, 40, 42, 164, 216, 217, 220.
+// Planted: 19, 40, 42, 164, 216, 217, 220, 364.

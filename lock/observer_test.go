@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -163,6 +164,61 @@ func TestObserverOfTooManyWaiters(t *testing.T) {
 		unlock(t, lease)
 		require.NoError(t, waits.Wait(t.Context()))
 	})
+}
+
+// An acquisition in which the store panics is counted and reported as one that has failed, by its
+// first request and by one in the queue.
+func TestObserverOfPanics(t *testing.T) {
+	for name, call := range map[string]func(*testing.T, *lock.Mutex){
+		"Lock": func(t *testing.T, m *lock.Mutex) {
+			assert.Panics(t, func() { _, _ = m.Lock(t.Context()) })
+		},
+		"Go": func(t *testing.T, m *lock.Mutex) {
+			d, err := m.Go(t.Context(), never(t))
+			require.NoError(t, err)
+			var p *lock.PanicError
+			require.ErrorAs(t, d.Wait(t.Context()), &p)
+		},
+		"GoOnce": func(t *testing.T, m *lock.Mutex) {
+			d, err := m.MaxWait(0).Go(t.Context(), never(t))
+			require.NoError(t, err)
+			var p *lock.PanicError
+			require.ErrorAs(t, d.Wait(t.Context()), &p)
+		},
+	} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, waits), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var o observed
+					f := &faulty{Store: locktest.StartMemory(t).Store(t)}
+					l, err := lock.New(f, lock.Config{Observer: o.observer()})
+					require.NoError(t, err)
+					defer func() { require.NoError(t, l.Close()) }()
+					m := l.Mutex("a")
+					if waits {
+						lease := lockNow(t, m)
+						defer unlock(t, lease)
+						o.take()
+					}
+					asked := f.asked()
+					f.set(func() {
+						f.acquire = func(_ context.Context, do func() error) error {
+							if waits && f.asked() == asked+1 && name != "GoOnce" { // it is refused, and waits
+								return do()
+							}
+							panic("a hook's")
+						}
+					})
+					call(t, m)
+					acquired, _ := o.take()
+					require.Len(t, acquired, 1)
+					assert.Equal(t, observe.Failed, acquired[0].Outcome)
+					require.Error(t, acquired[0].Err)
+					assert.EqualValues(t, 1, l.Stats().Failed)
+				})
+			})
+		}
+	}
 }
 
 // A loss is reported once, whether the watchdog or Unlock is first to notice it. A hold

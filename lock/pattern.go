@@ -3,6 +3,7 @@ package lock
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -11,30 +12,53 @@ import (
 // pattern is a pattern of names. It is matched here and not by the store: some stores
 // need time that is exponential in the number of stars.
 type pattern struct {
-	text   string // with slashes replaced
-	prefix string // the beginning of every matching name
-	exact  bool   // prefix is the only matching name
+	parts  []string // "*", and patterns of one character
+	prefix string   // the beginning of every matching name
+	exact  bool     // prefix is the only matching name
 }
 
+// patternPart finds the parts of a well-formed pattern.
+var patternPart = regexp.MustCompile(`(?s)\\.|\[(\\.|[^]\\])*\]|.`)
+
 func parsePattern(text string) (*pattern, error) {
-	p := &pattern{text: unslash(text), prefix: text, exact: true}
+	p := &pattern{prefix: text, exact: true}
 	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
 		p.prefix, p.exact = text[:i], false
 	}
 	if len(text) > driver.MaxName {
 		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", driver.MaxName)}
 	}
-	if _, err := path.Match(p.text, ""); err != nil {
+	if _, err := path.Match(text, ""); err != nil {
 		return nil, &NameError{Name: text, Pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
 	}
+	p.parts = patternPart.FindAllString(text, -1)
 	return p, nil
 }
 
+// matches takes the fewest characters for each star that let the parts up to the next one match.
 func (p *pattern) matches(name string) bool {
-	matches, _ := path.Match(p.text, unslash(name))
-	return matches
+	parts, stars := p.parts, false
+	var behind []string // the parts behind the last star
+	var rest, from []string
+	for rest = strings.Split(name, ""); len(rest) > 0; {
+		switch {
+		case len(parts) > 0 && parts[0] == "*":
+			parts, stars = parts[1:], true
+			behind, from = parts, rest
+		case len(parts) > 0 && matchesOne(parts[0], rest[0]):
+			parts, rest = parts[1:], rest[1:]
+		case stars:
+			from = from[1:]
+			parts, rest = behind, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(strings.Join(parts, ""), "*") == ""
 }
 
-// unslash makes package path treat a slash like any other character. Its replacement is
-// not a valid character.
-func unslash(text string) string { return strings.ReplaceAll(text, "/", "\uffff") }
+// matchesOne matches a part with a character. To package path, "?" is no slash.
+func matchesOne(part, character string) bool {
+	matches, _ := path.Match(part, character)
+	return matches || part == "?"
+}

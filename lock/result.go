@@ -74,6 +74,22 @@ func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 	return lease, err
 }
 
+// errPanicked is what is reported of an acquisition in which the store, or a function of the user, panics.
+var errPanicked = errors.New("lock: a panic has ended the acquisition")
+
+// reportPanic calls a step of an acquisition. If that panics, the acquisition is counted and
+// reported as one that has failed.
+func (l *Locker) reportPanic(a *acquisition, step func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			_, _ = l.conclude(a, result{err: errPanicked})
+		}
+	}()
+	step()
+	returned = true
+}
+
 // accept returns the error of a result. A grant that came too late is given back.
 func (l *Locker) accept(a *acquisition, r result) error {
 	if r.err != nil {

@@ -22,7 +22,7 @@ package elect
 //
 // Elections: election.go.
 // Tests: election_test.go, process_real_test.go.
-// Planted: 178, 312.
+// Planted: 178, 312, 363.
 //
 // What the rest of the program sees of a leadership: lead.go.
 // Tests: lead_test.go.

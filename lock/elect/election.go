@@ -100,7 +100,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // it only repeats why the term's context ended.
 func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx context.Context, term int64) error) (again bool, err error) {
 	defer func() {
-		unlocked := lease.Unlock(ctx) // the locker repeats a release that fails
+		unlocked := lease.Unlock(context.WithoutCancel(ctx)) // which may end meanwhile; the locker repeats a release that fails
 		again = errors.Is(unlocked, lock.ErrLost) || errors.Is(err, ErrResign)
 	}()
 	term, end := lease.Within(ctx)

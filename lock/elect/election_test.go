@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/elect"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/retry"
@@ -230,6 +232,38 @@ func TestRunPanics(t *testing.T) {
 		_, err := e.Leader(t.Context())
 		require.ErrorIs(t, err, elect.ErrNoLeader)
 		require.Panics(t, func() { _ = e.Run(t.Context(), nil) })
+	})
+}
+
+// slowRelease is a store whose releases take half a second.
+type slowRelease struct{ driver.Store }
+
+func (s slowRelease) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	select {
+	case <-time.After(time.Second / 2):
+		return s.Store.Release(ctx, h)
+	case <-ctx.Done():
+		return false, fmt.Errorf("%w: %w", lock.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// A leadership whose function has returned is released before Run returns, even if Run's context
+// ends meanwhile.
+func TestReleaseOutlastsRunsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l, err := lock.New(slowRelease{server.Store(t)}, lock.Config{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = elect.New(l, "leader", lock.Options{}).Run(ctx, func(context.Context, int64) error {
+			time.Sleep(time.Second - time.Millisecond)
+			return nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = elect.New(server.Locker(t, lock.Config{}), "leader", lock.Options{}).Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
 	})
 }
 

@@ -36,3 +36,11 @@
 //
 // Authors of stores use package drivertest instead.
 package locktest
+
+// Where a change goes, with its tests and the planted bugs to run after it (make planted
+// PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
+// cmd/leasewheel compares the names with the code.
+//
+// Fleets: fleet.go, lock/locktest/internal/network/network.go.
+// Tests: fleet_test.go, process_test.go.
+// Planted: 365.

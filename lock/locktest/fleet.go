@@ -88,7 +88,7 @@ type Process struct {
 	server   *Server
 	network  *network.Network
 	cancel   context.CancelCauseFunc
-	returned chan struct{} // closed when run has returned, and what it opened is closed
+	returned chan struct{} // closed when run has returned
 
 	mu    sync.Mutex
 	ended bool           // guarded by mu; what is opened from now on is closed at once
@@ -171,6 +171,7 @@ type fleet struct {
 	begun  time.Time
 	rng    *rand.Rand
 	faults sync.WaitGroup // those that have begun, and processes that are to begin
+	open   sync.WaitGroup // processes that have not closed what they opened
 
 	mu      sync.Mutex
 	all     []*Process // guarded by mu
@@ -188,11 +189,11 @@ func (f *fleet) start() {
 		network: network.New(f.server.dial, f.Seed+uint64(number), network.Usual),
 	}
 	f.all, f.living = append(f.all, p), append(f.living, p)
-	go func() {
-		defer close(p.returned)
+	f.open.Go(func() {
 		defer p.closeAll()
+		defer close(p.returned)
 		f.run(ctx, p)
-	}()
+	})
 }
 
 // inflict begins faults one after the other, and ends them. It returns when the last has ended.
@@ -277,6 +278,7 @@ func (f *fleet) kill(p *Process, logf func(string, ...any)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.living = slices.DeleteFunc(f.living, func(o *Process) bool { return o == p })
+	f.faults.Go(p.awaitReturn)
 	later := 2*time.Second + time.Duration(f.rng.Int64N(int64(58*time.Second)))
 	f.faults.Go(func() {
 		time.Sleep(later)
@@ -298,16 +300,20 @@ func (f *fleet) restart(logf func(string, ...any)) {
 
 // end ends the processes.
 func (f *fleet) end() {
-	for _, p := range f.all {
+	for _, p := range f.living {
 		p.cancel(nil)
+		f.faults.Go(p.awaitReturn)
 	}
-	limit := time.After(time.Minute)
-	for _, p := range f.all {
-		select {
-		case <-p.returned:
-		case <-limit:
-			f.t.Fatalf("locktest: process %d has not returned a minute after the end of its context", p.number)
-		}
-	}
+	f.faults.Wait()
+	f.open.Wait()
 	time.Sleep(probePause)
+}
+
+// awaitReturn fails the test unless a process returns soon after the end of its context.
+func (p *Process) awaitReturn() {
+	select {
+	case <-p.returned:
+	case <-time.After(time.Minute):
+		p.t.Errorf("locktest: process %d has not returned a minute after the end of its context", p.number)
+	}
 }

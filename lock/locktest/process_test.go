@@ -110,3 +110,32 @@ func TestFaultsWhileProcessesAreDead(t *testing.T) {
 		f.end()
 	})
 }
+
+// A process that outlasts its context by more than a minute fails the test, whether it was killed or
+// the fleet ends.
+func TestProcessOutlastsItsContext(t *testing.T) {
+	for name, killed := range map[string]bool{"Killed": true, "Ended": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fleet{t: t, server: Start(t), rng: rand.New(rand.NewPCG(1, 0)), begun: time.Now()}
+				f.run = func(ctx context.Context, p *Process) {
+					<-ctx.Done()
+					if time.Sleep(time.Minute - time.Second); p.Number() == 1 {
+						time.Sleep(2 * time.Second)
+					}
+				}
+				f.start()
+				failed := &failures{TB: t}
+				f.all[0].t = failed
+				if killed {
+					f.kill(f.all[0], t.Logf)
+					f.faults.Wait()
+				} else {
+					f.end()
+				}
+				assert.Equal(t, []string{"locktest: process 1 has not returned a minute after the end of its context"}, failed.of)
+				f.end()
+			})
+		})
+	}
+}

@@ -40,7 +40,7 @@ type Acquired struct {
 	// Queued is the last part of Waited: the time in this process's queue for the lock. It is
 	// zero if the acquisition was over without waiting.
 	Queued time.Duration
-	// Err is the caller's error; nil for a grant.
+	// Err is the caller's error, or that of a panic in the store; nil for a grant.
 	Err error
 }
 
