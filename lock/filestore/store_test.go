@@ -534,6 +534,9 @@ func TestAWatchWithoutDescriptors(t *testing.T) {
 	defer sub.Close()
 	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
 	_ = mine.finish(peers.abandon)
+	theirs.mu.Lock()
+	theirs.sweeps.Stop() // a sweep would notice it, too, after a minute
+	theirs.mu.Unlock()
 	select {
 	case <-notices:
 	case <-time.After(time.Minute):
