@@ -38,7 +38,7 @@
 //   - A clock that is set forward ends leases.
 //
 // [Store.Check] finds these settings, transactions that are open for too long, a queue of notifications
-// that fills, missing rights, and a connection on which none arrives; it names what to do.
+// that fills, missing rights, row-level security, and a connection on which none arrives; it names what to do.
 //
 // # Failover
 //
@@ -126,6 +126,6 @@ package pgstore
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.
 //
-// What a check finds: check.go. Tests: check_test.go.
+// What a check finds: check.go. Tests: check_test.go. Planted: 360.
 //
 // The servers of the tests: lock/pgstore/pgtest/server.go, .ci/postgres.
