@@ -2,10 +2,14 @@ package etcdstore
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // epoch is what the tokens of a prefix begin with: the clock, in µs, as its first store read it.
@@ -24,8 +28,13 @@ func (s *Store) epochRevision() int64 {
 	return s.epoch.revision
 }
 
-func (s *Store) setEpoch(value []byte, revision int64) {
-	base, _ := strconv.ParseInt(string(value), 10, 64)
+// setEpoch takes what the key of the epoch has. From another program's value tokens would begin anew, and
+// revisions could overflow a large one.
+func (s *Store) setEpoch(value []byte, revision int64) error {
+	base, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || base <= 0 || base > math.MaxInt64/2 {
+		return fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", s.keys.epoch(), value, driver.ErrForeign)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch.revision != 0 && s.epoch.base != base {
@@ -34,6 +43,7 @@ func (s *Store) setEpoch(value []byte, revision int64) {
 		clear(s.cache)
 	}
 	s.epoch = epoch{base, revision}
+	return nil
 }
 
 // openEpoch reads the epoch, or begins it. It reads as many keys as renewals do in a transaction, so
@@ -47,9 +57,9 @@ func (s *Store) openEpoch(ctx context.Context) error {
 		return err
 	}
 	if response.Succeeded {
-		s.setEpoch([]byte(now), response.Header.Revision)
+		return s.setEpoch([]byte(now), response.Header.Revision)
 	} else if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-		s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+		return s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func transient(err error) bool {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange:
 		return false
 	}
-	return !errors.Is(err, driver.ErrUnsupported)
+	return !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrForeign)
 }
 
 // refused reports whether etcd has answered that it has not done a request. Without space it may

@@ -3,6 +3,8 @@ package etcdstore
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -536,6 +538,32 @@ func TestCopiedKeysHoldNothing(t *testing.T) {
 	for _, kv := range all.Kvs {
 		assert.True(t, kv.Lease != 0 || string(kv.Key) == copied.keys.epoch(), "%s", kv.Key)
 	}
+}
+
+// What another program has written to the key of the epoch is refused, by stores that know the former value, too:
+// tokens would begin anew.
+func TestForeignEpoch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	first := acquire(t, s, request("me:1", time.Hour))
+	for _, value := range []string{"another program's", "", "-1", "0", strconv.Itoa(math.MaxInt64), strings.Repeat("9", 30)} {
+		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
+		require.NoError(t, err)
+		for _, store := range []*Store{s, beside(t, s)} {
+			h := request("me:2", time.Hour)
+			h.Name = "b"
+			_, err := store.Acquire(t.Context(), h)
+			require.ErrorIs(t, err, driver.ErrForeign, "broken promise: tokens grow")
+			require.ErrorIs(t, err, driver.ErrNotDone)
+			require.NotErrorIs(t, err, driver.ErrUnavailable)
+		}
+	}
+	_, err := s.client.Delete(t.Context(), s.keys.epoch())
+	require.NoError(t, err)
+	held, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
+	require.NoError(t, err)
+	assert.True(t, held)
+	assert.Greater(t, acquire(t, s, request("me:3", time.Hour)).Token, first.Token)
 }
 
 // A record may be written as a sweep looks for it: another one follows.

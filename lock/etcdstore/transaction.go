@@ -84,7 +84,7 @@ func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp)
 			t.version = version{kvs[0].ModRevision, kvs[0].Value}
 		case i == 0:
 		case i == 1 && len(kvs) > 0:
-			s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+			err = s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
 		case i == 1:
 			err = s.openEpoch(ctx)
 		case !living(kvs):

@@ -36,7 +36,8 @@
 //
 // The folder must belong to the user alone (mode 700). It has a file for each name, and a named
 // pipe for each store, by which processes wake each other. While something waits in a process, it
-// keeps a file open for each process that has the lock or waits for it. What has ended is removed within a
+// keeps a file open for each process that has the lock or waits for it; without a free descriptor it
+// asks again each second. What has ended is removed within a
 // minute or two, by any store that is in use. Processes in containers share a folder if they run on
 // one kernel, as one user, in one time namespace.
 //
@@ -57,7 +58,7 @@ package filestore
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.
-// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304.
+// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
 // Tests: store_test.go. Planted: 196, 230, 297.

@@ -20,8 +20,9 @@ type peers interface {
 	// not received any for too long.
 	send(id string, message []byte)
 	// watch calls ended, once, when a store closes or its process ends, unless unwatch or close
-	// comes first. Of one that is watched already it does nothing.
-	watch(id string, ended func())
+	// comes first. Of one that is watched already it does nothing. It reports false if it cannot
+	// watch now, as a process without a free descriptor.
+	watch(id string, ended func()) (done bool)
 	// unwatch ends all watching.
 	unwatch()
 	// presence returns an open file that lets this store count as present, in any process.
@@ -147,18 +148,18 @@ func (p *fifos) send(id string, message []byte) {
 	syscall.Write(fd, framed) //nolint:errcheck // the reader notices that its pipe was full
 }
 
-func (p *fifos) watch(id string, ended func()) {
+func (p *fifos) watch(id string, ended func()) (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.watched == nil || p.watched[id] != nil {
-		return
+		return true
 	}
 	fd, err := p.open(id)
 	if errors.Is(err, unix.ENXIO) { // its process has ended since it was looked at
 		p.running.Go(ended)
-	}
-	if err != nil {
-		return
+		return true
+	} else if err != nil {
+		return errors.Is(err, unix.ENOENT)
 	}
 	f := os.NewFile(uintptr(fd), pathOfStores+id)
 	p.watched[id] = f
@@ -173,6 +174,7 @@ func (p *fifos) watch(id string, ended func()) {
 			ended()
 		}
 	})
+	return true
 }
 
 func (p *fifos) unwatch() {

@@ -49,6 +49,7 @@ type Store struct {
 	mu     sync.Mutex // guards what follows; notify is called with it
 	subs   map[string]machine.Subscribers
 	sweeps *time.Timer // nil: nothing may be to remove
+	asks   *time.Timer // nil: no process is to be watched that could not be
 }
 
 const (
@@ -107,8 +108,10 @@ func (s *Store) finish(leave func(peers)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.subs)
-	if s.sweeps != nil {
-		s.sweeps.Stop()
+	for _, timer := range []*time.Timer{s.sweeps, s.asks} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	return unix.Close(s.fd)
 }

@@ -521,6 +521,49 @@ func TestAWatchThatComesTooLate(t *testing.T) {
 	}
 }
 
+// The end of a process is noticed within a second, also by one that had no descriptor to watch it: its waiter
+// asks again, and so watches it later.
+func TestAWatchWithoutDescriptors(t *testing.T) {
+	folder := t.TempDir() + "/locks"
+	mine, theirs := openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t))
+	require.Equal(t, driver.Granted, acquire(t, mine, hold(driver.KindMutex, "a", "me:1")).Verdict)
+	waiting, notices := hold(driver.KindMutex, "a", "you:1"), make(chan driver.Notice, 100)
+	theirs.peers = scarce{theirs.peers}
+	sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	_ = mine.finish(peers.abandon)
+	theirs.mu.Lock()
+	theirs.sweeps.Stop() // a sweep would notice it, too, after a minute
+	theirs.mu.Unlock()
+	select {
+	case <-notices:
+	case <-time.After(time.Minute):
+		t.Fatal("broken promise: the end of the process was not noticed")
+	}
+	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+}
+
+// scarce are peers without a descriptor to watch others.
+type scarce struct{ peers }
+
+func (s scarce) watch(id string, ended func()) (done bool) {
+	var limit unix.Rlimit
+	must(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 3
+	must(unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+	defer func() { must(unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
+	return s.peers.watch(id, ended)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 // A process has no file of others open while nothing waits in it.
 func TestTheEndOfAllWaitingClosesFiles(t *testing.T) {
 	folder := t.TempDir() + "/locks"

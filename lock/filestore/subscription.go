@@ -123,10 +123,30 @@ func (s *Store) watch(name string, r *record) {
 	s.mu.Lock()
 	waits := s.subs[name] != nil
 	s.mu.Unlock()
-	if waits {
-		for _, id := range r.stores(s.id) {
-			s.peers.watch(id, func() { s.ended(id) })
+	if !waits {
+		return
+	}
+	for _, id := range r.stores(s.id) {
+		if !s.peers.watch(id, func() { s.ended(id) }) {
+			s.planMissed()
 		}
+	}
+}
+
+// watchAgain is the pause before the waiters ask again of a store that cannot watch a process.
+const watchAgain = time.Second
+
+// planMissed has all waiters ask again after a while, and so has the processes watched.
+func (s *Store) planMissed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asks == nil && s.ending.Err() == nil {
+		s.asks = time.AfterFunc(watchAgain, func() {
+			s.mu.Lock()
+			s.asks = nil
+			s.mu.Unlock()
+			s.missed()
+		})
 	}
 }
 

@@ -145,7 +145,7 @@ func (m *mailbox) send(id string, message []byte) {
 	}
 }
 
-func (m *mailbox) watch(id string, ended func()) {
+func (m *mailbox) watch(id string, ended func()) (done bool) {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
 	if other := m.of.all[id]; !m.watched[id] && m.as == present {
@@ -158,6 +158,7 @@ func (m *mailbox) watch(id string, ended func()) {
 			}
 		})
 	}
+	return true
 }
 
 func (*mailbox) unwatch() {} // there are no files

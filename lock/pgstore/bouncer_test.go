@@ -2,6 +2,8 @@ package pgstore_test
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -76,4 +78,53 @@ func TestPgBouncerIsMisused(t *testing.T) {
 	require.ErrorContains(t, err, "do not pass the proxy before the server, such as PgBouncer in transaction mode: set Config.Listen")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	examine(t, store, "listen")
+}
+
+// between is a connection that calls a function, once, before the second message after it is set.
+type between struct {
+	net.Conn
+	call *atomic.Pointer[func()]
+	sent int
+}
+
+func (b *between) Write(p []byte) (int, error) {
+	if call := b.call.Load(); call != nil {
+		if b.sent++; b.sent == 2 {
+			b.call.Store(nil)
+			(*call)()
+		}
+	}
+	return b.Conn.Write(p)
+}
+
+// A request is one message: between two, PgBouncer may give the server's connection to another client, and the
+// second would run that one's statement, as in another schema.
+func TestRequestIsOneMessage(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	b := pgtest.StartBouncer(t, s)
+	migrate(t, s, "theirs")
+	for _, m := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(m.String(), func(t *testing.T) {
+			migrate(t, s, "mine")
+			var call atomic.Pointer[func()]
+			mine := open(t, b, pgstore.Config{Schema: "mine", Poll: true}, mode(m), func(c *pgxpool.Config) {
+				c.MaxConns = 1
+				dial := c.ConnConfig.DialFunc
+				c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := dial(ctx, network, address)
+					return &between{Conn: conn, call: &call}, err
+				}
+			})
+			theirs := open(t, b, pgstore.Config{Schema: "theirs", Poll: true}, mode(m))
+			granted(t, mine, hold(driver.KindMutex, "before", "client:1"))
+			other := func() { granted(t, theirs, hold(driver.KindMutex, m.String(), "client:2")) }
+			call.Store(&other)
+			granted(t, mine, hold(driver.KindMutex, m.String(), "client:1"))
+			call.Store(nil)
+			info, err := open(t, s, pgstore.Config{Schema: "mine"}).Inspect(t.Context(), m.String(), driver.KindMutex)
+			require.NoError(t, err)
+			require.True(t, info.Held(), "broken promise: what was granted is held")
+		})
+	}
 }

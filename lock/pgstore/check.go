@@ -38,6 +38,7 @@ type facts struct {
 	replicas, synchronous               int      // a replica whose state the role may not see may be synchronous
 	schema                              int      // its version
 	missing                             []string // rights
+	hidden                              string   // the tables with row-level security that applies to the role
 	logged                              bool
 	dead                                int64
 	oldest                              time.Duration // from which age on a transaction is reported
@@ -136,6 +137,11 @@ func (s *Store) examineSchema(ctx context.Context, f *facts, one func(string, ..
 			return err
 		}
 	}
+	err = one(`SELECT coalesce(string_agg(relname::text, ', ' ORDER BY relname::text), '')
+		FROM pg_class WHERE relnamespace = to_regnamespace({literal})::oid AND row_security_active(oid)`, &f.hidden)
+	if err != nil {
+		return err
+	}
 	return one(`SELECT relpersistence = 'p', coalesce(pg_stat_get_dead_tuples(oid), 0)
 		FROM pg_class WHERE relnamespace = to_regnamespace({literal})::oid AND relname = 'locks'`, &f.logged, &f.dead)
 }
@@ -196,6 +202,8 @@ func (f *facts) findings(ttl time.Duration) (found []driver.Finding) {
 		"set default_transaction_read_only to off for the role")
 	add(f.schema < version, driver.SeverityError, "schema", fmt.Sprintf("the schema has version %d, not %d", f.schema, version), "every request fails", "run pgstore.Migrate, or the statements of leasewheel-postgres sql")
 	add(len(f.missing) > 0, driver.SeverityError, "rights", "the role does not have "+listed(f.missing), "requests fail", "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role")
+	add(f.hidden != "", driver.SeverityError, "rights", "row-level security hides rows from the role: "+f.hidden, "requests see all rows: a waiter is not woken otherwise",
+		"give the role BYPASSRLS, or ALTER TABLE … DISABLE ROW LEVEL SECURITY")
 	add(f.settings["transaction_isolation"] != "read committed", driver.SeverityError, "isolation", "transactions are "+f.settings["transaction_isolation"],
 		"a statement would miss what has happened while it waited; every request is refused", `set default_transaction_isolation to "read committed" for the role`)
 	add(f.settings["fsync"] != "on", driver.SeverityError, "fsync", "fsync is off", survives, "set fsync to on")

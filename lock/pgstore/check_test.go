@@ -68,6 +68,34 @@ func TestCheck(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrNotDone)
 }
 
+// Row-level security is found, from whose policies a release misses waiters without an error.
+func TestCheckOfRowSecurity(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "row_security")
+	role(t, s, "policed")
+	exec(t, s, pgstore.Grants("row_security", "policed"))
+	store := open(t, s, pgstore.Config{Schema: "row_security", Poll: true}, func(c *pgxpool.Config) { c.ConnConfig.User = "policed" })
+	examined := func(wanted ...string) {
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			report, err := store.Check(context.Background(), driver.CheckOptions{TTL: driver.MaxTTL})
+			require.NoError(t, err)
+			var found []string
+			for _, f := range report.Findings {
+				if f.Topic == "rights" {
+					found = append(found, f.Found)
+				}
+			}
+			assert.Equal(t, wanted, found, "%+v", report.Findings)
+		}, time.Minute, time.Millisecond)
+	}
+	examined()
+	exec(t, s, "ALTER TABLE row_security.waits ENABLE ROW LEVEL SECURITY; ALTER TABLE row_security.locks ENABLE ROW LEVEL SECURITY")
+	examined("row-level security hides rows from the role: locks, waits")
+	exec(t, s, "ALTER ROLE policed BYPASSRLS")
+	examined()
+}
+
 // Settings that break promises are found.
 func TestCheckOfSettings(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@
 //   - A clock that is set forward ends leases.
 //
 // [Store.Check] finds these settings, transactions that are open for too long, a queue of notifications
-// that fills, missing rights, and a connection on which none arrives; it names what to do.
+// that fills, missing rights, row-level security, and a connection on which none arrives; it names what to do.
 //
 // # Failover
 //
@@ -69,7 +69,7 @@
 //
 //   - default_query_exec_mode=exec, cache_describe or simple_protocol in the pool's URL, or, from
 //     PgBouncer 1.21 on, max_prepared_statements above 0; otherwise requests fail, and their errors
-//     name this setting;
+//     name this setting; describe_exec is taken for exec;
 //   - Config.Listen or Config.Poll; otherwise subscriptions fail, and waiters ask by
 //     lock.Config.Poll alone;
 //   - default_pool_size to the connections of a few pools: a request that waits for another one's row
@@ -115,7 +115,7 @@ package pgstore
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
-// Planted: 240, 241, 245, 277.
+// Planted: 240, 241, 245, 277, 357.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go.
 // Planted: 244, 258, 341, 342, 345.
@@ -126,6 +126,6 @@ package pgstore
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.
 //
-// What a check finds: check.go. Tests: check_test.go.
+// What a check finds: check.go. Tests: check_test.go. Planted: 360.
 //
 // The servers of the tests: lock/pgstore/pgtest/server.go, .ci/postgres.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -136,12 +137,15 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 
 func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
 	reported := conn.PgConn().ParameterStatus
-	simple := func() bool { return conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol } // pgx sends nothing then
+	mode := conn.Config().DefaultQueryExecMode
+	simple := mode == pgx.QueryExecModeSimpleProtocol // pgx sends nothing then
 	switch {
-	case reported("client_encoding") != "UTF8" && (reported("server_encoding") != "SQL_ASCII" || simple()): // another lock of the same name
+	case reported("client_encoding") != "UTF8" && (reported("server_encoding") != "SQL_ASCII" || simple): // another lock of the same name
 		return unfit("client_encoding to UTF8")
-	case reported("standard_conforming_strings") != "on" && simple():
+	case reported("standard_conforming_strings") != "on" && simple:
 		return unfit("standard_conforming_strings to on")
+	case mode == pgx.QueryExecModeDescribeExec: // a proxy could run another client's statement in place of the one described
+		args = slices.Concat([]any{pgx.QueryExecModeExec}, args)
 	}
 	rows, _ := conn.Query(ctx, sql, args...) // rows have its error
 	defer rows.Close()
