@@ -1,7 +1,9 @@
 package etcdstore
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -20,6 +23,22 @@ func lives(t testing.TB, s *Store, id clientv3.LeaseID) bool {
 	answer, err := s.client.TimeToLive(t.Context(), id)
 	require.NoError(t, err)
 	return answer.TTL > 0
+}
+
+// A grant of an etcd lease that takes too long, as on a machine that stalls, is made again for the
+// requests that have time left.
+func TestGrantThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	var grants atomic.Int32
+	late := func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if strings.HasSuffix(called, "/LeaseGrant") && grants.Add(1) == 1 {
+			return context.DeadlineExceeded
+		}
+		return invoke(ctx, called, request, reply, conn, options...)
+	}
+	s := openOn(t, common(t).dial(t, grpc.WithChainUnaryInterceptor(late)), fmt.Sprintf("test/%d", prefixes.Add(1)))
+	acquire(t, s, request("me:1", time.Minute))
+	assert.Greater(t, grants.Load(), int32(1))
 }
 
 // An etcd lease that was granted for a request in vain is revoked, rather than left for its TTL.

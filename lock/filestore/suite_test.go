@@ -133,15 +133,21 @@ func (all *mailboxes) open(_ int, id string, receive func([]byte), _ func()) (pe
 	return m, nil
 }
 
-func (m *mailbox) look(id string) presence {
+func (m *mailbox) find(id string) (*mailbox, presence) {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	return m.of.all[id].as
+	other := m.of.all[id]
+	return other, other.as
+}
+
+func (m *mailbox) look(id string) presence {
+	_, as := m.find(id)
+	return as
 }
 
 func (m *mailbox) send(id string, message []byte) {
-	if m.look(id) == present {
-		m.of.all[id].messages <- message
+	if other, as := m.find(id); as == present {
+		other.messages <- message
 	}
 }
 

@@ -68,7 +68,7 @@ func TestPgBouncerIsMisused(t *testing.T) {
 	var err error
 	for range 2 {
 		store := open(t, b, pgstore.Config{Schema: "misused", Poll: true})
-		_, err = store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+		_, err = store.Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	}
 	require.ErrorContains(t, err, "default_query_exec_mode=exec")
 	require.ErrorIs(t, err, driver.ErrNotDone)

@@ -106,7 +106,7 @@ func TestCheckOfSettings(t *testing.T) {
 	strict := func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable" }
 	store := open(t, s, pgstore.Config{Schema: "checked", Listen: listen}, strict)
 	examine(t, store, "isolation", "fsync", "synchronous_commit", "full_page_writes", "listen")
-	_, err := store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	_, err := store.Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "default_transaction_isolation")
 	require.ErrorIs(t, err, driver.ErrNotDone)
 }

@@ -31,7 +31,7 @@ func TestReadingIsDroppedMeanwhile(t *testing.T) {
 	})
 	h := hold(driver.KindMutex, "a", "client:1")
 	for range 300 {
-		_, err := store.Acquire(t.Context(), h)
+		_, err := store.Acquire(unhurried(t), h)
 		assert.NoError(t, err)
 	}
 	end()
@@ -49,7 +49,7 @@ func TestReadingIsReplacedWhenTheClockWasSet(t *testing.T) {
 		for _, set := range []time.Duration{time.Hour, -time.Hour} {
 			h := hold(kind, fmt.Sprint(kind, set), "client:1")
 			store.SetReading(time.Now().Add(set)) // it took no time
-			_, err := store.Acquire(t.Context(), h)
+			_, err := store.Acquire(unhurried(t), h)
 			require.ErrorIs(t, err, driver.ErrNotDone)
 			granted(t, store, h)
 		}
@@ -94,7 +94,7 @@ func TestSettingsOfTexts(t *testing.T) {
 					refused = mode == pgx.QueryExecModeSimpleProtocol
 				}
 				if refused || setting == "client_encoding" {
-					_, err := store.Acquire(t.Context(), h)
+					_, err := store.Acquire(unhurried(t), h)
 					require.ErrorContains(t, err, setting)
 					require.ErrorIs(t, err, driver.ErrNotDone)
 					require.NotErrorIs(t, err, driver.ErrUnavailable, "it lasts")
@@ -103,7 +103,7 @@ func TestSettingsOfTexts(t *testing.T) {
 				granted(t, store, h)
 				waiter := hold(driver.KindFair, h.Name, "client:2")
 				waiter.Queue.Keep = time.Minute
-				_, err := store.Acquire(t.Context(), waiter)
+				_, err := store.Acquire(unhurried(t), waiter)
 				require.NoError(t, err)
 				released(t, store, h)
 				granted(t, store, waiter)
@@ -122,7 +122,7 @@ func TestEncodingThatChanges(t *testing.T) {
 	granted(t, store, held)
 	_, err := pool.Exec(t.Context(), "SET client_encoding TO latin1")
 	require.NoError(t, err)
-	a, err := store.Acquire(t.Context(), hold(driver.KindMutex, held.Name, "client:2"))
+	a, err := store.Acquire(unhurried(t), hold(driver.KindMutex, held.Name, "client:2"))
 	require.NotEqual(t, driver.Granted, a.Verdict, "broken promise: two owners hold the lock")
 	require.ErrorContains(t, err, "client_encoding")
 	require.ErrorIs(t, err, driver.ErrNotDone)

@@ -53,7 +53,7 @@ func TestUnsupportedIsRepeatedAFewTimes(t *testing.T) {
 	migrate(t, s, "unsupported")
 	exec(t, s, `CREATE OR REPLACE FUNCTION unsupported.clock() RETURNS bigint LANGUAGE plpgsql AS
 		$$ BEGIN RAISE feature_not_supported; END $$`)
-	_, err := open(t, s, pgstore.Config{Schema: "unsupported"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	_, err := open(t, s, pgstore.Config{Schema: "unsupported"}).Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "0A000")
 	require.ErrorIs(t, err, driver.ErrNotDone)
 }

@@ -131,7 +131,7 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 		h.TTL = time.Hour
 		if kind == driver.KindSemaphore || kind == driver.KindPermit {
 			h.Owner, h.Semaphore.Permits = "0123456789abcdef0123456789abcdef", 1
-			_, err := store.Count(t.Context(), &driver.Count{Kind: kind, Name: h.Name, Op: driver.CountCreate, N: 1, Request: "permits", Keep: time.Hour})
+			_, err := store.Count(unhurried(t), &driver.Count{Kind: kind, Name: h.Name, Op: driver.CountCreate, N: 1, Request: "permits", Keep: time.Hour})
 			require.NoError(t, err)
 		}
 		granted(t, store, h)

@@ -219,7 +219,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		require.NoError(t, err)
 		confirmed := make(chan bool, 1)
 		go func() {
-			held, err := store.Release(t.Context(), &driver.Hold{Kind: underWay.kind, Name: underWay.name, Owner: "client:1"})
+			held, err := store.Release(unhurried(t), &driver.Hold{Kind: underWay.kind, Name: underWay.name, Owner: "client:1"})
 			assert.NoError(t, err)
 			confirmed <- held
 		}()
@@ -319,12 +319,12 @@ func TestClose(t *testing.T) {
 	granted(t, store, h)
 	require.NoError(t, store.Close())
 	require.NoError(t, store.Close())
-	_, err = store.Acquire(t.Context(), h)
+	_, err = store.Acquire(unhurried(t), h)
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	_, err = store.Subscribe(t.Context(), h, func(driver.Notice) {})
 	require.ErrorIs(t, err, driver.ErrNotDone)
-	a, err := open(t, s, pgstore.Config{Schema: "closed"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:2"))
+	a, err := open(t, s, pgstore.Config{Schema: "closed"}).Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:2"))
 	require.NoError(t, err)
 	assert.Equal(t, driver.Refused, a.Verdict)
 }
@@ -346,7 +346,7 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 		theirs := hold(kind, mine.Name, "client:2")
 		asked := make(chan driver.Answer, 1)
 		go func() {
-			a, err := store.Acquire(t.Context(), theirs)
+			a, err := store.Acquire(unhurried(t), theirs)
 			assert.NoError(t, err)
 			asked <- a
 		}()
@@ -372,7 +372,7 @@ func TestRefusalsWriteNothing(t *testing.T) {
 				require.NoError(t, pool.QueryRow(t.Context(), "SELECT xmin || ' ' || xmax FROM refusals.locks WHERE name = $1", h.Name).Scan(into))
 			}
 			version(&before)
-			a, err := store.Acquire(t.Context(), other)
+			a, err := store.Acquire(unhurried(t), other)
 			require.NoError(t, err)
 			assert.Equal(t, driver.Refused, a.Verdict)
 			version(&after)
@@ -519,9 +519,7 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	listen := s.Pool(t).Config().ConnConfig
 	listen.Database = "elsewhere"
 	store := open(t, s, pgstore.Config{Schema: "misled", Listen: listen})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	_, err := store.Subscribe(unhurried(t), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
 	require.ErrorContains(t, err, "Config.Listen")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	examine(t, store, "listen")
@@ -561,7 +559,7 @@ func TestForcedReleaseIsNotDenied(t *testing.T) {
 	exec(t, s, "ALTER TABLE forced.clients RENAME TO away")
 	_, err := store.Inspect(t.Context(), "a", driver.KindMutex)
 	require.Error(t, err)
-	info, err := store.ForceRelease(t.Context(), "a")
+	info, err := store.ForceRelease(unhurried(t), "a")
 	require.NoError(t, err, "it is free")
 	require.Equal(t, "a", info.Name)
 	require.Equal(t, "client", info.Holders[0].Client.ID)
@@ -599,9 +597,7 @@ func TestLoggerThatBlocks(t *testing.T) {
 	defer close(until)
 	store, err := pgstore.New(pool, pgstore.Config{Schema: "logged", Logger: slog.New(stuck{until: until})})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err = store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	_, err = store.Subscribe(unhurried(t), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
 	assert.NoError(t, err)
 	closed := make(chan error)
 	go func() { closed <- store.Close() }()

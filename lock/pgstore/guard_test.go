@@ -72,12 +72,9 @@ func TestGuardOfPausedHolders(t *testing.T) {
 	store := open(t, s, pgstore.Config{Schema: schema})
 	take := func(round, owner int) token {
 		h := &driver.Hold{Name: "account", Owner: fmt.Sprintf("client:%d-%d", round, owner), Count: 1, TTL: 10 * time.Minute}
-		_, err := store.ForceRelease(t.Context(), h.Name)
+		_, err := store.ForceRelease(unhurried(t), h.Name)
 		require.NoError(t, err)
-		answer, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		require.Equal(t, driver.Granted, answer.Verdict)
-		return token{h.Name, answer.Token}
+		return token{h.Name, granted(t, store, h).Token}
 	}
 	committed := 0
 	commits := func(err error) {

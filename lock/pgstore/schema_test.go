@@ -22,12 +22,17 @@ func hold(k driver.Kind, name, owner string) *driver.Hold {
 	return &driver.Hold{Kind: k, Name: name, Owner: owner, Count: 1, TTL: 10 * time.Minute}
 }
 
+// unhurried returns a context whose deadline no machine is too slow for. A request without one has 10 s.
+func unhurried(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // granted acquires a hold.
 func granted(t testing.TB, s *pgstore.Store, h *driver.Hold) driver.Answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // 10 s otherwise
-	defer cancel()
-	a, err := s.Acquire(ctx, h)
+	a, err := s.Acquire(unhurried(t), h)
 	require.NoError(t, err)
 	require.Equal(t, driver.Granted, a.Verdict)
 	return a
@@ -38,9 +43,7 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 	t.Helper()
 	free := *h
 	free.Count = 0
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	held, err := s.Release(ctx, &free)
+	held, err := s.Release(unhurried(t), &free)
 	require.NoError(t, err)
 	require.True(t, held)
 }
@@ -115,8 +118,7 @@ func TestSubscribeWithoutARight(t *testing.T) {
 	logged := make(lines, 1)
 	store := open(t, s, pgstore.Config{Schema: "withdrawn", Logger: slog.New(slog.NewTextHandler(logged, nil))},
 		func(c *pgxpool.Config) { c.ConnConfig.User = "a waiter" })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := unhurried(t)
 	h := hold(driver.KindMutex, "a", "client:1")
 	_, err := store.Subscribe(ctx, h, func(driver.Notice) {})
 	require.ErrorContains(t, err, "pgstore.Grants")
@@ -150,7 +152,7 @@ func TestGrants(t *testing.T) {
 	role(t, s, "a user")
 	as := func(c *pgxpool.Config) { c.ConnConfig.User = "a user" }
 	store := open(t, s, pgstore.Config{Schema: "granted"}, as)
-	_, err := store.Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	_, err := store.Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "pgstore.Grants")
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	exec(t, s, pgstore.Grants("granted", "a user"))
@@ -162,7 +164,7 @@ func TestGrants(t *testing.T) {
 		released(t, store, h)
 		sub.Close()
 	}
-	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, driver.DefaultTTL))
+	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, driver.DefaultTTL))
 	_, err = store.Sweep(t.Context(), 0)
 	require.NoError(t, err)
 	tx, err := s.Pool(t, as).Begin(t.Context())
@@ -170,7 +172,7 @@ func TestGrants(t *testing.T) {
 	require.NoError(t, pgstore.Guard(t.Context(), tx, "granted", token{"a", 1}))
 	require.NoError(t, tx.Commit(t.Context()))
 
-	_, err = open(t, s, pgstore.Config{Schema: "none"}).Acquire(t.Context(), hold(driver.KindMutex, "a", "client:1"))
+	_, err = open(t, s, pgstore.Config{Schema: "none"}).Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "pgstore.Migrate")
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	require.NotErrorIs(t, err, driver.ErrUnavailable)

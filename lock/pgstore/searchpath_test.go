@@ -64,7 +64,7 @@ func TestSearchPath(t *testing.T) {
 		require.NoError(t, err)
 		granted(t, store, h)
 		items := []renewal.Item{{Key: h.Name, Owner: h.Owner, TTL: h.TTL, Ref: k}, {Key: "none", Owner: h.Owner, TTL: h.TTL, Ref: k}}
-		store.Renew(t.Context(), items)
+		store.Renew(unhurried(t), items)
 		require.NoError(t, items[0].Err)
 		require.Equal(t, renewal.Renewed, items[0].Outcome)
 		require.Equal(t, renewal.Gone, items[1].Outcome)

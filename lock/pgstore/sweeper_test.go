@@ -31,9 +31,9 @@ func TestSweep(t *testing.T) {
 	long := hold(driver.KindMutex, "held", "client:1")
 	long.TTL = 24 * time.Hour
 	granted(t, store, long)
-	_, err := store.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "1", Keep: time.Second})
+	_, err := store.Count(unhurried(t), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "1", Keep: time.Second})
 	require.NoError(t, err)
-	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, time.Second))
+	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, time.Second))
 	exec(t, s, "INSERT INTO swept.waits VALUES ('n1', 0, '', 42)") // of a store that is gone
 	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "n1", "client:1"), func(driver.Notice) {})
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestSweepOfManyDeadStores(t *testing.T) {
 	s := server(t)
 	migrate(t, s, "dead")
 	store := open(t, s, pgstore.Config{Schema: "dead"})
-	require.NoError(t, store.Announce(t.Context(), driver.Client{ID: "client"}, -time.Second))
+	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, -time.Second))
 	_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
 	require.NoError(t, err)
 	exec(t, s, "INSERT INTO dead.waits SELECT 'a', 0, '', i FROM generate_series(1, 100000) i")

@@ -398,32 +398,29 @@ func TestSharedRunOfUnknownOutcome(t *testing.T) {
 // locks as any other.
 func TestSharedRunsRefusedInOtherWords(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{}).Client(t)
+	_, admin := startServer(t)
 	var refused atomic.Int64
-	address := startProxy(t, func(command []string) (to *redis.Client, refusal string) {
+	store := open(t, bareClient(t, startProxy(t, func(command []string) (to *redis.Client, refusal string) {
 		if strings.HasPrefix(command[0], "eval") && len(command[2]) > 1 { // ten keys and more
 			refused.Add(1)
 			return nil, "ERR 'EVALSHA' command keys must be in same slot"
 		}
-		return server, ""
-	})
-	l := locker(t, bareClient(t, address), lock.Config{})
-	const goroutines = 30
-	var work sync.WaitGroup
-	for g := range goroutines {
-		work.Go(func() {
-			for range 3 {
-				lease, err := l.Mutex(fmt.Sprint("lock ", g)).TryLock(t.Context())
-				if assert.NoError(t, err) {
-					assert.NoError(t, lease.Unlock(t.Context()))
-				}
+		return admin, ""
+	})))
+	l := lockerOn(t, store, lock.Config{})
+	requests := make([]func(), 10)
+	for n := range requests {
+		requests[n] = func() {
+			lease, err := l.Mutex(fmt.Sprint("lock ", n)).TryLock(t.Context())
+			if assert.NoError(t, err) {
+				assert.NoError(t, lease.Unlock(t.Context()))
 			}
-		})
+		}
 	}
-	work.Wait()
+	together(t, store, admin, requests)
 	assert.Positive(t, refused.Load())
-	for g := range goroutines {
-		assert.Zero(t, server.Exists(t.Context(), fmt.Sprint("lock ", g)).Val())
+	for n := range requests {
+		assert.Zero(t, admin.Exists(t.Context(), fmt.Sprint("lock ", n)).Val())
 	}
 }
 
