@@ -343,12 +343,14 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		subscriptions := 0 // the first waiter's two fail; the third is the second waiter's
+		var granted atomic.Bool
+		subscriptions := 0 // those of the first waiter fail; the next is the second waiter's
 		store.set(func() {
 			store.subscribe = func(_ context.Context, do func() error) error {
-				if subscriptions++; subscriptions < 3 {
+				if !granted.Load() {
 					return unavailable{}
 				}
+				subscriptions++
 				time.Sleep(100 * time.Millisecond)
 				return do()
 			}
@@ -359,6 +361,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 		go func() {
 			lease, err := l.Mutex("a").Lock(t.Context()) // it gets the lock by polling
 			assert.NoError(t, err)
+			granted.Store(true)
 			time.Sleep(50 * time.Millisecond)
 			assert.NoError(t, lease.Unlock(t.Context()))
 			released <- time.Now()
@@ -368,7 +371,7 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 		lease, err := l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(<-released), time.Second, "long before the next poll")
-		assert.Equal(t, 3, subscriptions)
+		assert.Equal(t, 1, subscriptions)
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
@@ -399,6 +402,25 @@ func TestWaitingWithoutMessages(t *testing.T) {
 		lease, err = l.Mutex("a").Lock(t.Context())
 		require.NoError(t, err)
 		about(t, 20*time.Second, time.Since(begin))
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-unlocked)
+	})
+}
+
+// A subscription that fails once is repeated soon, long before the poll: the release is not missed.
+func TestSubscriptionThatFailsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l, store := faultyLocker(t, server, lock.Config{Poll: time.Hour})
+		store.set(func() { store.subscribe = times(1, down) })
+		holder, err := server.Locker(t, lock.Config{TTL: time.Hour}).Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		unlocked := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { unlocked <- holder.Unlock(t.Context()) })
+		begin := time.Now()
+		lease, err := l.Mutex("a").Lock(t.Context())
+		require.NoError(t, err)
+		about(t, time.Second, time.Since(begin))
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, <-unlocked)
 	})

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -114,6 +115,8 @@ type queue struct {
 
 	// subscription delivers the store's notices; nil until the first request was refused.
 	subscription driver.Subscription
+	// unsubscribed counts the failed attempts to subscribe since the last successful one.
+	unsubscribed int
 	// linger is the timer that ends a queue without waiters. A queue with a subscription
 	// is kept for a while, because a contended lock will probably be contended again.
 	linger wheel.Timer
@@ -360,6 +363,9 @@ func (q *queue) pause(w *waiter) time.Duration {
 	pause := q.locker.config.Poll
 	if q.refusal.Silent || q.refusal.Foreign || q.refusal.OtherKind {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
+	}
+	if q.unsubscribed > 0 { // the next request subscribes first
+		pause = min(pause, backoff.Pause(q.unsubscribed-1, minBackoff, q.locker.config.Poll))
 	}
 	return q.bounded(w, pause)
 }

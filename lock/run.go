@@ -92,7 +92,7 @@ func (q *queue) crash(w *waiter, value any) {
 }
 
 // subscribe subscribes to the store's notices, unless the store has answered no request yet:
-// there may be nothing to wait for. After a failure the poll takes over, and each request
+// there may be nothing to wait for. After a failure it polls, soon at first, and each request
 // begins with another try. It returns false if the waiting has ended meanwhile.
 func (q *queue) subscribe(w *waiter) bool {
 	if q.tryFirst || q.subscription != nil {
@@ -107,8 +107,8 @@ func (q *queue) subscribe(w *waiter) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil {
-		q.subscription = s
+	if q.unsubscribed++; err == nil {
+		q.subscription, q.unsubscribed = s, 0
 	}
 	if w.over() == nil {
 		return true

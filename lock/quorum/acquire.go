@@ -130,14 +130,21 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 }
 
 // acquire requests the hold, proposes a token if the node is a [driver.Fencer], and records
-// its clock.
-func (n *node) acquire(ctx context.Context, h *driver.Hold, proposed int64, asked time.Time) (driver.Answer, error) {
-	if n.fencer == nil {
-		return n.Acquire(ctx, h)
+// its clock. It repeats the request until the node has examined all that may be dead there: nodes
+// have different numbers of those, and each would hold the lock while another goes on.
+func (n *node) acquire(ctx context.Context, h *driver.Hold, proposed int64, asked time.Time) (answer driver.Answer, err error) {
+	for ; ; asked = time.Now() {
+		var clock time.Time
+		if n.fencer == nil {
+			answer, err = n.Acquire(ctx, h)
+		} else {
+			answer, clock, err = n.fencer.AcquireProposing(ctx, h, proposed)
+		}
+		if err != nil || !answer.Unfinished {
+			n.granted(asked, clock)
+			return answer, err
+		}
 	}
-	answer, clock, err := n.fencer.AcquireProposing(ctx, h, proposed)
-	n.granted(asked, clock)
-	return answer, err
 }
 
 // asked returns the hold as nodes receive it: without a place in their wait queues, whose

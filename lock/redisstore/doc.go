@@ -130,10 +130,11 @@ package redisstore
 // How requests are sent: internal/transport/batch.go, internal/transport/pipeline.go,
 // internal/transport/shared.go, internal/lua/shared.lua, internal/transport/request.go,
 // internal/transport/transport.go, internal/transport/clock.go, internal/lua/deadline.lua,
-// internal/transport/query.go, internal/transport/background.go, internal/transport/call.go.
+// internal/transport/query.go, internal/transport/background.go, internal/transport/call.go; panics of hooks:
+// internal/fault/panic.go.
 // Tests: internal/transport/shared_test.go, batcher_test.go, shared_test.go,
-// deadline_test.go.
-// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96.
+// deadline_test.go, hooks_test.go.
+// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351.
 //
 // Renewals on Redis: store.go Store.Renew(), internal/transport/renewal.go,
 // internal/lua/renew.lua, internal/lua/fence_life.lua.

@@ -211,7 +211,11 @@ func identifyClients(ctx context.Context, s *Store, infos []*driver.Info, mute *
 	var work sync.WaitGroup
 	for node, pipe := range nodes {
 		work.Go(func() {
-			if _, err := pipe.Exec(ctx); fault.Silent(fault.Classify(err)) {
+			err := fault.Protect(func() error {
+				_, err := pipe.Exec(ctx)
+				return err
+			})
+			if fault.Silent(fault.Classify(err)) {
 				mute.Store(node, nil)
 			}
 		})

@@ -154,7 +154,7 @@ func (l *lister) read(at *redis.Client) {
 		if k.trace == nil {
 			continue
 		}
-		if err := l.scan(at, k.trace); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
+		if err := fault.Protect(func() error { return l.scan(at, k.trace) }); err != nil && (!l.send(listed{err: l.failure(at, err)}) || fault.Silent(err)) {
 			return
 		}
 	}

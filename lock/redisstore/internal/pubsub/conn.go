@@ -117,7 +117,7 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	if len(registered) == 0 {
 		return err
 	}
-	if err := cn.subscribe(ctx, registered); err != nil {
+	if err := fault.Protect(func() error { return cn.subscribe(ctx, registered) }); err != nil {
 		cn.unregister(registered)
 		cn.breakDown(err)
 		err = fault.Classify(err)

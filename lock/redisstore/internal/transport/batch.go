@@ -68,10 +68,17 @@ func (q *queue) run(r *request) (any, error) {
 		}
 		return nil, fault.Classify(r.ctx.Err())
 	}
-	if err, failed := r.reply.(error); failed {
-		return nil, err
+	switch reply := r.reply.(type) {
+	case error:
+		return nil, reply
+	case *panicked:
+		if reply.value == nil {
+			runtime.Goexit()
+		}
+		panic(reply.value)
+	default:
+		return reply, nil
 	}
-	return r.reply, nil
 }
 
 // withdraw removes a request that was not sent. It reports whether it did.
@@ -110,8 +117,30 @@ func (q *queue) next() []*request {
 	return batch
 }
 
+// panicked is the reply to a request in whose batch the client panicked, as in a user's hook: its
+// caller goes on with that. value is nil after runtime.Goexit.
+type panicked struct{ value any }
+
 // send sends a batch, with the latest deadline of its requests if all have one.
 func (q *queue) send(batch []*request) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		value := recover()
+		for _, r := range batch {
+			select {
+			case <-r.done:
+			default:
+				r.reply = &panicked{value}
+				close(r.done)
+			}
+		}
+		if value == nil { // this goroutine ends
+			q.transport.Go(q.sendAll)
+		}
+	}()
 	var by time.Time
 	bounded := true
 	for _, r := range batch {
@@ -137,4 +166,5 @@ func (q *queue) send(batch []*request) {
 	for _, r := range again {
 		close(r.done)
 	}
+	returned = true
 }

@@ -102,8 +102,12 @@ func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 		if asked < maxAsked {
 			asked++
 			n.Go(func() {
-				masters, err := n.loadMasters(ctx)
-				answers <- answer{masters, err}
+				var a answer
+				a.err = fault.Protect(func() (err error) {
+					a.masters, err = n.loadMasters(ctx)
+					return err
+				})
+				answers <- a
 			})
 		}
 		select {
@@ -143,7 +147,7 @@ func (n *nodes) AnyMaster(ctx context.Context, ask func(master *redis.Client) er
 	}
 	answers := make(chan error, len(masters))
 	for _, master := range masters {
-		n.Go(func() { answers <- ask(master) })
+		n.Go(func() { answers <- fault.Protect(func() error { return ask(master) }) })
 	}
 	for range masters {
 		select {

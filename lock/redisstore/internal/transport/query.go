@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // queries are the queries for one thing, of which one is in flight at a time.
@@ -46,7 +48,10 @@ func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Co
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	b.Go(func() {
 		defer cancel()
-		one.result, one.err = run(ctx)
+		one.err = fault.Protect(func() (err error) {
+			one.result, err = run(ctx)
+			return err
+		})
 		q.mu.Lock()
 		q.running = nil
 		q.mu.Unlock()
