@@ -190,9 +190,10 @@ func startGuided(t *testing.T, downAfter time.Duration) guided {
 		require.NoError(t, sentinel.Client(t).Do(t.Context(), "acl", "setuser", "guide", ">secret").Err())
 	}
 	values := url.Values{"master_name": {redistest.MasterName}, "username": {rules[0]}, "password": {"secret"}}
-	for _, limit := range []string{"dial_timeout", "read_timeout", "write_timeout", "pool_timeout"} {
+	for _, limit := range []string{"read_timeout", "write_timeout", "pool_timeout"} {
 		values.Set(limit, commandtest.Patience.String())
 	}
+	values.Set("dial_timeout", (2 * commandtest.Patience).String()) // redisstore.New requires more than read_timeout
 	var addresses []string
 	for _, sentinel := range set.Sentinels {
 		_, address := sentinel.Addr()

@@ -25,13 +25,22 @@ import (
 // that wraps it names the option and its right value.
 var ErrClient = errors.New("redisstore: unfit client")
 
+// ofSentinels is the Addr of a client that redis.NewFailoverClient has made.
+const ofSentinels = "FailoverClient"
+
 // inspect refuses a client that cannot keep a lock's promises.
 func inspect(client redis.UniversalClient) error {
 	switch c := client.(type) {
 	case *redis.Client:
 		if c != nil {
 			o := c.Options()
-			return bounded(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+			if err := bounded(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout); err != nil {
+				return err
+			}
+			if o.Addr == ofSentinels && (o.ReadTimeout == 0 || o.ReadTimeout >= o.DialTimeout) {
+				return fmt.Errorf("%w: after a failover it would ask for ever a sentinel that hangs: set ReadTimeout (read_timeout in a URL) below DialTimeout, or leave both out and use Open", ErrClient)
+			}
+			return nil
 		}
 	case *redis.ClusterClient:
 		if c != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // unhurriedIO are options of a URL, with which only a server that hangs exceeds a client's limits.
-const unhurriedIO = "dial_timeout=1m&read_timeout=1m&write_timeout=1m&pool_timeout=1m"
+const unhurriedIO = "dial_timeout=2m&read_timeout=1m&write_timeout=1m&pool_timeout=1m"
 
 // clusterClient returns a client as Open makes it, whose limits only a server that hangs exceeds.
 func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {

@@ -155,8 +155,7 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a store on client. The caller closes client after the store. New sends
 // nothing. It refuses a client whose options break promises; the error names the right
-// options. [Open] makes a suitable client. One of sentinels needs a ReadTimeout
-// below DialTimeout: otherwise a sentinel that hangs keeps it from the others.
+// options. [Open] makes a suitable client.
 func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err := inspect(client); err != nil {
 		return nil, err

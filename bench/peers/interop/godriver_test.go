@@ -179,7 +179,7 @@ func openGo(address string, options []string) (*goClient, error) {
 		target = "redis-sentinel://" + addresses[0] + "?master_name=leasewheel"
 	}
 	// On a machine that is busy with JVMs a process may stand still for seconds.
-	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"read_timeout=60s", redisstore.ClientConfig{})
+	client, err := redisstore.Dial(target+map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")]+"dial_timeout=90s&read_timeout=60s", redisstore.ClientConfig{})
 	if err != nil {
 		return nil, err
 	}

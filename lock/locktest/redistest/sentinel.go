@@ -104,7 +104,7 @@ func (s *SentinelSet) Options() *redis.FailoverOptions {
 		MasterName:            MasterName,
 		Password:              s.Nodes[0].config.Password,
 		ContextTimeoutEnabled: true,
-		DialTimeout:           ioTimeout,
+		DialTimeout:           2 * ioTimeout, // redisstore.New requires more than ReadTimeout
 		ReadTimeout:           ioTimeout,
 		WriteTimeout:          ioTimeout,
 		MaxRetries:            -1,
