@@ -26,6 +26,9 @@ func TestMachine(t *testing.T) {
 	t.Parallel()
 	first := open(t)
 	stores := []*Store{first, beside(t, first), beside(t, first)}
+	for _, s := range stores {
+		s.waitTTL = time.Hour
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -48,6 +48,8 @@ type Store struct {
 	clock  clock            // of leases
 	now    func() time.Time // of places in queues, and of what blocks readers
 
+	waitTTL time.Duration // waitTTL, unless a test must not depend on it
+
 	ctx     context.Context // ends with the store
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
@@ -88,7 +90,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, clock: systemClock(), now: time.Now,
+		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
 		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 		onLoss: make(map[int]func()), grants: make(map[string]time.Time),

@@ -391,7 +391,7 @@ func TestHoldsShareALease(t *testing.T) {
 	var items []renewal.Item
 	ids := make(map[clientv3.LeaseID]bool)
 	for i := range 200 {
-		h := request(fmt.Sprintf("me:%d", i), time.Minute)
+		h := request(fmt.Sprintf("me:%d", i), time.Hour)
 		h.Name = fmt.Sprintf("lock %d", i)
 		acquire(t, s, h)
 		items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})

@@ -102,10 +102,10 @@ func (s *Store) granted(name string) {
 }
 
 func (s *Store) expire(ctx context.Context, name string) {
-	for left := waitTTL; left > 0; {
+	for left := s.waitTTL; left > 0; {
 		pause(ctx, left)
 		s.mu.Lock()
-		if left = waitTTL - time.Since(s.grants[name]); left <= 0 || ctx.Err() != nil {
+		if left = s.waitTTL - time.Since(s.grants[name]); left <= 0 || ctx.Err() != nil {
 			delete(s.grants, name)
 			left = 0
 		}

@@ -20,7 +20,7 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 	if l := s.leases.own(waiting); waiting != 0 && l != nil {
 		return l, nil
 	}
-	l, err := s.leases.get(ctx, class{waitTTL, forWaiting})
+	l, err := s.leases.get(ctx, class{s.waitTTL, forWaiting})
 	if err != nil {
 		return nil, err
 	}

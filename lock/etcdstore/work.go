@@ -182,7 +182,7 @@ func (w *work) address(messages []machine.Message) {
 				if w.of == nil {
 					w.of = make(map[string]claim)
 				}
-				w.of[owner] = claim{wait.lease, waitTTL, w.now.UnixMicro()}
+				w.of[owner] = claim{wait.lease, w.s.waitTTL, w.now.UnixMicro()}
 			}
 			w.note(m.To)
 			break
@@ -219,7 +219,7 @@ func (w *work) assign() {
 				o.lease = l.id
 			}
 		case !known:
-			o = claim{0, waitTTL, w.now.UnixMicro()}
+			o = claim{0, w.s.waitTTL, w.now.UnixMicro()}
 		}
 		of[owner] = o
 	}
