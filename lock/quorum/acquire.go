@@ -94,6 +94,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	proposed := s.propose(a.asked)
 	a.ask(ctx, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		hold := a.hold.at(n)
+		f.asks(n)
 		answer, err := n.acquire(ctx, hold, proposed, a.asked)
 		if err == nil && answer.Verdict == driver.Granted {
 			err = checkToken(answer.Token)

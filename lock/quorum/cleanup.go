@@ -24,6 +24,8 @@ type leftover struct {
 	due   time.Time // when the node is asked again
 	ends  time.Time // when the node has dropped the hold by itself; set by put
 	try   int
+	// refused: the node has refused the last release for good.
+	refused bool
 }
 
 // cleanup releases holds at one node, each group of the node apart: those of a node that is a
@@ -65,8 +67,9 @@ func (c *cleanup) end(h *driver.Hold, final time.Time) {
 func (c *cleanup) release(o *leftover) error {
 	sent := time.Now()
 	err := c.send(o, sent.Add(c.store.limit(o.hold.TTL)))
+	o.refused = err != nil && !errors.Is(err, driver.ErrUnavailable)
 	switch {
-	case err != nil && !errors.Is(err, driver.ErrUnavailable) && !o.ends.IsZero() && sent.After(o.ends):
+	case o.refused && !o.ends.IsZero() && !sent.Before(o.ends):
 		return err
 	case err != nil:
 		o.due = time.Now().Add(cleanupPause(o.try))
@@ -90,6 +93,10 @@ func (c *cleanup) send(o *leftover, by time.Time) error {
 		return err
 	})
 }
+
+// refusedPause is the mean pause between the releases that a group refuses for good. Thousands of them
+// would otherwise keep the node, and this process, busy until the end of their TTL.
+const refusedPause = 20 * time.Millisecond
 
 // cleanupPause is the pause after a failed request.
 func cleanupPause(try int) time.Duration {
@@ -120,6 +127,12 @@ func (c *cleanup) put(o leftover) {
 	}
 	if o.ends.IsZero() {
 		o.ends = time.Now().Add(o.hold.TTL + grace)
+	}
+	if due := time.Now().Add(time.Duration(len(b.leftovers)) * refusedPause); o.refused && due.After(o.due) {
+		o.due = due
+	}
+	if o.refused && o.ends.Before(o.due) {
+		o.due = o.ends
 	}
 	b.leftovers = append(b.leftovers, o)
 	select {

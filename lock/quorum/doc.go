@@ -116,7 +116,7 @@ package quorum
 //
 // What a quorum releases later: outcomes.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go.
-// Planted: 32, 33, 62, 88, 213, 219, 307.
+// Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go, token_test.go.

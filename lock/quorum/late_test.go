@@ -219,3 +219,58 @@ func TestReleaseOfNoGrantAsksNoNode(t *testing.T) {
 		require.Zero(t, holders(all, "a"))
 	})
 }
+
+// A node that certainly has nothing, as one that was out of reach or refused the client, is sent the
+// release of its caller alone: a node that refuses all day would otherwise be busy with releases.
+func TestNothingIsReleasedAgainWhereNothingWasGranted(t *testing.T) {
+	for name, err := range map[string]error{"out of reach": errOut, "refused for good": errBroken} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				releases := 0
+				all[2].set(func(request string, _ *driver.Hold) mishap {
+					if request == "release" {
+						releases++
+					}
+					return mishap{err: err}
+				})
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				h := hold("me:1")
+				_, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				synctest.Wait()
+				h.Count = 0
+				_, err = store.Release(t.Context(), h)
+				require.NoError(t, err)
+				pass(time.Minute)
+				require.Equal(t, 1, releases)
+			})
+		})
+	}
+}
+
+// A node whose client panicked as it returned the grant has the hold: it is released there.
+func TestReleasedWhereTheClientPanicked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[2].set(func(request string, _ *driver.Hold) mishap {
+			if request == "acquire" {
+				return mishap{returning: func() { panic("oops") }}
+			}
+			return mishap{err: errOut}
+		})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		h.TTL = time.Hour
+		_, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		synctest.Wait()
+		h.Count = 0
+		_, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, 1, holders(all, "a"))
+		all[2].set(nil)
+		pass(time.Minute)
+		require.Zero(t, holders(all, "a"))
+	})
+}

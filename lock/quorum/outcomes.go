@@ -13,10 +13,13 @@ import (
 type outcomes struct {
 	mu     sync.Mutex
 	over   bool        // guarded by mu; the release of the hold was requested
+	asked  []int       // guarded by mu; by node, the requests of which no reply was driver.ErrNotDone
 	finals []time.Time // guarded by mu; by node, until when a request may still arrive
 }
 
-func (s *Store) newOutcomes() *outcomes { return &outcomes{finals: make([]time.Time, len(s.nodes))} }
+func (s *Store) newOutcomes() *outcomes {
+	return &outcomes{asked: make([]int, len(s.nodes)), finals: make([]time.Time, len(s.nodes))}
+}
 
 // end records that the release of the hold was requested.
 func (f *outcomes) end() {
@@ -32,6 +35,20 @@ func (f *outcomes) ended() bool {
 	return f.over
 }
 
+// asks records that a request is about to be sent.
+func (f *outcomes) asks(n *node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked[n.index]++
+}
+
+// mayHold reports whether a node may have the hold, now or later.
+func (f *outcomes) mayHold(n *node) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[n.index] > 0
+}
+
 // answered records that a request with the given deadline has returned with err. It
 // reports whether the node must release again what the request may have granted, since
 // the release was sent before.
@@ -42,7 +59,11 @@ func (f *outcomes) answered(n *node, err error, by time.Time) (end bool) {
 	if final.After(f.finals[n.index]) {
 		f.finals[n.index] = final
 	}
-	return f.over && !errors.Is(err, driver.ErrNotDone)
+	if errors.Is(err, driver.ErrNotDone) {
+		f.asked[n.index]--
+		return false
+	}
+	return f.over
 }
 
 // final returns when a release becomes final at a node. It is the zero time if a release

@@ -9,8 +9,8 @@ import (
 
 // Release lowers the owner's holds at all nodes. It returns when a majority has done so,
 // or does not know the owner, and waits a moment for further nodes that are about to
-// answer. Nodes that do not answer are asked again in the background until they confirm,
-// or the store is closed; nodes that refuse for good, until its TTL is over.
+// answer. Nodes that may have the hold and do not answer are asked again in the background until
+// they confirm, or the store is closed; those that refuse for good, until its TTL is over.
 //
 // A hold that is kept for a while must be kept by a majority. Other nodes are not asked
 // again in the background: they keep it for its TTL.
@@ -56,8 +56,8 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	return held, nil
 }
 
-// cleanUp schedules further releases at nodes where the release is not final. These are
-// nodes that have not answered, and nodes where a request for the hold may still arrive.
+// cleanUp schedules further releases at nodes where the release is not final. These are nodes
+// that may have the hold and have failed, and nodes where a request for the hold may still arrive.
 // Such a request is one without a reply so far. At a node that did not know a hold which
 // others knew, it may also be an acquisition, or a restoration after the node's restart.
 func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v *votes) {
@@ -68,6 +68,7 @@ func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v
 			final = inFlight
 		}
 		switch {
+		case b.said == Failed && !f.mayHold(n): // such as one with another password
 		case b.said == Failed:
 			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: time.Now().Add(cleanupPause(0))})
 		case !final.IsZero():

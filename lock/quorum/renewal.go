@@ -202,6 +202,7 @@ func (s *Store) restoreOne(n *node, g *grant) error {
 	hold.TTL = t.ttl
 	hold.Count = 1 // a later count replaces it
 	return n.request(context.Background(), s, by, func(ctx context.Context) error {
+		g.outcomes.asks(n)
 		answer, err := n.acquire(ctx, hold, 0, now)
 		if g.outcomes.answered(n, err, by) {
 			n.cleanup.end(g.hold.none(n), finalFor(err, by))

@@ -116,7 +116,8 @@ type ClientConfig struct {
 	// that asks for TLS. Its ServerName may be empty: then it is the URL's host.
 	TLS *tls.Config
 	// Credentials returns the user and the password for each new connection to a server, so
-	// that the next connection uses a password that has changed. An empty username means
+	// that the next connection uses a password that has changed. The server must accept the new
+	// one before, and the old one a while longer: [ErrAuth] does not pass. An empty username means
 	// the URL's. The URL must have no password for the server. An error fails the
 	// connection; its text must contain no secret. It is called concurrently, and never for
 	// sentinels. Default: the URL's user and password.

@@ -194,14 +194,20 @@ func (cn *conn) refused(err error) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind == unsubscribe {
-		return redirected // of a channel to be left: the server has dropped it with its slot, before
+	if cn.broken || len(cn.requests) == 0 || cn.requests[0].kind == unsubscribe && !redirected {
+		return redirected // without a request: of a channel to be left, which the server has dropped with its slot
 	}
-	names := cn.requests[0].names
+	r := cn.requests[0]
 	cn.requests = cn.requests[1:]
-	for _, name := range names {
+	for _, name := range r.names {
 		k := cn.channels[name]
 		if k == nil { // evicted
+			continue
+		}
+		if r.kind == unsubscribe { // the server had not subscribed to the channel either
+			if k.unsubscribing--; k.channel == nil && k.subscribing == 0 && k.unsubscribing == 0 {
+				delete(cn.channels, name)
+			}
 			continue
 		}
 		k.subscribing--

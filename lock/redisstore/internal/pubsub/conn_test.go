@@ -289,6 +289,41 @@ func TestRedirectedUnsubscriptionEndsNoConnection(t *testing.T) {
 	})
 }
 
+// A waiter gives up while the slot moves, so both of its requests are redirected. A later redirect, of
+// another channel's subscription, is noticed all the same.
+func TestRedirectAfterARedirectedUnsubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moved = "-MOVED 15495 127.0.0.1:2\r\n"
+		requests := 0 // for b
+		client, served := scripted(func(request string) string {
+			switch request {
+			case "subscribe b":
+				if requests++; requests == 2 {
+					return moved
+				}
+				return confirmation(request, 1)
+			case "unsubscribe a": // later b's slot moves, too
+				return moved + moved + confirmation("unsubscribe b", 0)
+			}
+			return ""
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		var woken atomic.Int32
+		b, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "b"}}}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = s.Subscribe(ctx, []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
+		require.Error(t, err)
+		time.Sleep(time.Minute)
+		assert.Equal(t, int32(1), woken.Load(), "a message may have been missed")
+		b.Close()
+		s.Close()
+		require.NoError(t, client.Close())
+		served.Wait()
+	})
+}
+
 // confirmation is the reply to a request for one channel.
 func confirmation(request string, channels int) string {
 	kind, channel, _ := strings.Cut(request, " ")
