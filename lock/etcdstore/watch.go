@@ -15,7 +15,7 @@ const (
 	// watchPause is the pause before a watch is begun again.
 	watchPause = 100 * time.Millisecond
 	// mostWatchPause is the longest one, if the watch is refused again and again.
-	mostWatchPause = 3 * time.Second
+	mostWatchPause = time.Second
 	// streamKey is metadata of watches: the client has a stream for each value.
 	streamKey = "leasewheel-stream"
 )
