@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,12 +14,13 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// A user with the rights that the documentation names may do everything.
-func TestLeastRights(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, single, nil)
+// password is that of all users.
+const password = "pw"
+
+// authenticate has a cluster authenticate its clients. The user shop may do what the documentation names.
+func authenticate(t *testing.T, c *cluster, prefix string) {
+	t.Helper()
 	admin := c.dial(t)
-	const prefix, password = "orders", "pw"
 	for _, do := range []func() error{
 		func() error { _, err := admin.RoleAdd(t.Context(), "root"); return err },
 		func() error { _, err := admin.UserAdd(t.Context(), "root", password); return err },
@@ -34,16 +36,78 @@ func TestLeastRights(t *testing.T) {
 	} {
 		require.NoError(t, do())
 	}
-	user := func() *clientv3.Client {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{"http://" + c.members[0].client}, Username: "shop", Password: password,
-			DialTimeout: limit, DialKeepAliveTime: time.Second, DialKeepAliveTimeout: limit, Logger: zap.NewNop(),
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	holder, waiter := openOn(t, user(), prefix), openOn(t, user(), prefix)
+}
+
+// dialAs returns a client of a user, which ends with t.
+func dialAs(t *testing.T, c *cluster, user string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"http://" + c.members[0].client}, Username: user, Password: password,
+		DialTimeout: limit, DialKeepAliveTime: time.Second, DialKeepAliveTimeout: limit, Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Watches that begin after authentication was enabled are not refused as others have no token.
+func TestAuthenticationIsEnabledLater(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	s := openOn(t, dialAs(t, c, "shop"), "orders")
+	h := request("client:1", 10*time.Minute)
+	before, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	defer before.Close()
+	authenticate(t, c, "orders")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	h.Name = "b"
+	after, err := s.Subscribe(ctx, h, func(driver.Notice) {})
+	require.NoError(t, err)
+	after.Close()
+}
+
+// A subscription that a role has no right to fails with the reason.
+func TestSubscribeWithoutARight(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	authenticate(t, c, "orders")
+	s := openOn(t, dialAs(t, c, "shop"), "orders")
+	h := request("client:1", 10*time.Minute)
+	acquire(t, s, h)
+	_, err := dialAs(t, c, "root").RoleRevokePermission(t.Context(), "locks", "orders//", clientv3.GetPrefixRangeEnd("orders//"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error)
+	go func() {
+		_, err := s.Subscribe(ctx, h, func(driver.Notice) {})
+		failed <- err
+	}()
+	eventually(t, "both watches are refused", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		refused := 0
+		for _, w := range s.watches {
+			if w.err != nil {
+				refused++
+			}
+		}
+		return refused == 2
+	})
+	cancel()
+	err = <-failed
+	require.ErrorContains(t, err, "permission denied")
+}
+
+// A user with the rights that the documentation names may do everything.
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	const prefix = "orders"
+	authenticate(t, c, prefix)
+	holder, waiter := openOn(t, dialAs(t, c, "shop"), prefix), openOn(t, dialAs(t, c, "shop"), prefix)
 	mine, theirs := request("client:1", 10*time.Minute), request("client:2", 10*time.Minute)
 	acquire(t, holder, mine)
 	items := []renewal.Item{{Key: mine.Name, Owner: mine.Owner, TTL: mine.TTL, Ref: mine.Kind}}

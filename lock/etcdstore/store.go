@@ -63,6 +63,7 @@ type Store struct {
 	entered  map[string]*entry
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers
+	stream   int               // of the watches that begin
 	watches  map[string]*watch // by the key of a topic
 	peers    map[clientv3.LeaseID]*peer
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none

@@ -2,11 +2,13 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -28,6 +30,7 @@ type watch struct {
 	users int
 	ready chan struct{} // closed once the server has confirmed it
 	stop  context.CancelFunc
+	err   error // guarded by mu of the store; by which it has ended last
 }
 
 // Subscribe has notify called with every notice for a waiter, see [driver.Store]. All notices are
@@ -59,7 +62,9 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		case <-w.ready:
 		case <-ctx.Done():
 			b.Close()
-			return nil, unsent(ctx.Err())
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return nil, unsent(errors.Join(ctx.Err(), w.err))
 		case <-s.ctx.Done():
 			b.Close()
 			return nil, errClosed
@@ -170,9 +175,11 @@ func (s *Store) unwatch(key string) {
 // run delivers what is written to the key of a topic. Where a watch has ended, as because of a
 // compaction, notices may have been missed.
 func (s *Store) run(ctx context.Context, w *watch, key string) {
-	for ready := false; ctx.Err() == nil; {
-		s.watchOnce(ctx, key, 0, func(r clientv3.WatchResponse) bool {
+	ready := false
+	for failures := 0; ctx.Err() == nil; failures++ {
+		err := s.watchOnce(ctx, key, 0, func(r clientv3.WatchResponse) bool {
 			gap := r.Created && ready
+			failures = 0
 			if !ready {
 				ready = true
 				close(w.ready)
@@ -187,6 +194,9 @@ func (s *Store) run(ctx context.Context, w *watch, key string) {
 			}
 			return true
 		}, clientv3.WithFilterDelete())
-		pause(ctx, watchPause)
+		s.mu.Lock()
+		w.err = err
+		s.mu.Unlock()
+		pause(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
 	}
 }

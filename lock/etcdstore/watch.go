@@ -2,38 +2,61 @@ package etcdstore
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
-// watchPause is the pause before a watch is begun again.
-const watchPause = 100 * time.Millisecond
+const (
+	// watchPause is the pause before a watch is begun again.
+	watchPause = 100 * time.Millisecond
+	// mostWatchPause is the longest one, if the watch is refused again and again.
+	mostWatchPause = time.Second
+	// streamKey is metadata of watches: the client has a stream for each value.
+	streamKey = "leasewheel-stream"
+)
 
 // watchOnce watches a key until next returns false, or the watch ends: with its context, with the
 // connection of its member to a leader, as the revision it is at is compacted, or because the
-// cluster has begun anew, with smaller revisions.
-func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) {
+// cluster has begun anew, with smaller revisions. It returns the error by which the watch has ended, if any.
+//
+// A member judges the watches of a stream by the user's token that the stream began with. That may have
+// ended, or there was none before authentication was enabled, and other watches keep the stream open. So
+// the next watch has another stream after an error.
+func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	s.mu.Lock()
-	anew := s.anew
+	anew, stream := s.anew, s.stream
 	s.mu.Unlock()
 	defer context.AfterFunc(anew, cancel)()
+	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream))
 	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
 	for r := range s.client.Watch(ctx, key, options...) {
-		if r.Err() != nil || !next(r) {
-			return
+		if err := r.Err(); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.stream = max(s.stream, stream+1)
+			return err
+		}
+		if !next(r) {
+			break
 		}
 	}
+	return nil
 }
 
 // awaitDeletion waits until a key is gone that was there at a revision.
 // began, if any, is called once the key is watched that is there.
 func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began func()) (gone bool) {
-	for ctx.Err() == nil {
-		s.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		s.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool { //nolint:errcheck // it is begun again
 			if r.Created { // what was deleted before from is not reported
+				failures = 0
 				there, _, err := s.there(ctx, key)
 				if gone = err == nil && !there; err == nil && there && began != nil {
 					began()
@@ -45,7 +68,7 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 		if gone {
 			return true
 		}
-		pause(ctx, watchPause)
+		pause(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
 		if _, revision, err := s.there(ctx, key); err == nil {
 			from = revision + 1
 		}

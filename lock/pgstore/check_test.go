@@ -165,6 +165,12 @@ func TestCheckOfReplicas(t *testing.T) {
 		local := func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["synchronous_commit"] = "local" }
 		examine(t, open(t, p.primary, pgstore.Config{Schema: "replicas", Poll: true}, user, local), "replication")
 	}
+	standby := open(t, p.replica, pgstore.Config{Schema: "replicas", Poll: true})
+	_, err := standby.Inspect(t.Context(), "a", driver.KindMutex)
+	require.ErrorContains(t, err, "target_session_attrs")
+	report, err := standby.Check(t.Context(), driver.CheckOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "role", report.Findings[0].Topic, "%+v", report.Findings)
 }
 
 // A server that waits for a replica which is not there confirms no request.

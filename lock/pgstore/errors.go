@@ -97,6 +97,8 @@ func advice(code string) string {
 		return "run pgstore.Migrate with Config.Schema, or leasewheel-postgres sql"
 	case "42501":
 		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
+	case "25006", "0A000": // no table without a log is read there
+		return "if the server is a standby, connect with target_session_attrs=read-write"
 	case "26000", "42P05", "08P01": // a prepared statement is missing, is there already, or is another one
 		return "behind a proxy such as PgBouncer in transaction mode set default_query_exec_mode=exec in the pool's URL"
 	}

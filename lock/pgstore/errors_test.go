@@ -46,6 +46,14 @@ func TestAdviceOnPreparedStatements(t *testing.T) {
 	require.NotContains(t, pgstore.AnswerOf(&pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "query_wait_timeout"}).Error(), advice)
 }
 
+// A standby refuses to write, and to read tables without a log.
+func TestAdviceOnStandbys(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"25006", "0A000"} {
+		require.ErrorContains(t, pgstore.AnswerOf(&pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code}), "target_session_attrs=read-write")
+	}
+}
+
 // A statement that the server does not support at all is not repeated without end.
 func TestUnsupportedIsRepeatedAFewTimes(t *testing.T) {
 	t.Parallel()

@@ -37,3 +37,6 @@ func (s *Store) SweepPlanned() bool {
 
 // SetOldSnapshot sets from which age on Check reports a transaction.
 func (s *Store) SetOldSnapshot(age time.Duration) { s.oldSnapshot = age }
+
+// SetProbeEvery sets how often a silent connection is tried.
+func (s *Store) SetProbeEvery(every time.Duration) { s.listener.every = every }

@@ -525,6 +525,59 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	examine(t, store, "listen")
 }
 
+// The connection for notifications follows the pool to another server, while the former one goes on: no
+// message would arrive on it, and the other stores would take this one for dead.
+func TestListensWhereThePoolLeads(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	exec(t, s, "DROP DATABASE IF EXISTS followed WITH (FORCE)")
+	exec(t, s, "CREATE DATABASE followed")
+	var database atomic.Value
+	follow := func(c *pgxpool.Config) {
+		c.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			c.Database = database.Load().(string)
+			return nil
+		}
+	}
+	pool := s.Pool(t, follow)
+	for _, name := range []string{"followed", "postgres"} {
+		database.Store(name)
+		pool.Reset()
+		require.NoError(t, pgstore.Migrate(t.Context(), pool, "followed"))
+	}
+	store, err := pgstore.New(pool, pgstore.Config{Schema: "followed"})
+	require.NoError(t, err)
+	defer store.Close()
+	store.SetProbeEvery(time.Millisecond)
+	notices := make(chan driver.Notice, 100)
+	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(n driver.Notice) {
+		select {
+		case notices <- n:
+		default:
+		}
+	})
+	require.NoError(t, err)
+	database.Store("followed")
+	pool.Reset()
+	select {
+	case <-notices: // some may have been missed
+	case <-time.After(time.Minute):
+		t.Fatal("the connection has not followed the pool")
+	}
+	h := hold(driver.KindMutex, "a", "client:2")
+	other := open(t, s, pgstore.Config{Schema: "followed"}, follow)
+	for len(notices) > 0 {
+		<-notices
+	}
+	granted(t, other, h)
+	released(t, other, h)
+	select {
+	case <-notices:
+	case <-time.After(time.Minute):
+		t.Fatal("the waiter was not notified")
+	}
+}
+
 // A connection for notifications that is made with another encoding brings messages of all names.
 func TestListensInAnotherEncoding(t *testing.T) {
 	t.Parallel()

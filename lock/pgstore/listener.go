@@ -21,7 +21,8 @@ import (
 // connection holds the advisory lock with it, so that others know whether it lives.
 type listener struct {
 	s       *Store
-	touched chan struct{} // rows of waits are to be changed
+	every   time.Duration // see probeEvery; tests shorten it
+	touched chan struct{} // rows of waits are to be changed, or the connection to be looked for
 	number  int64         // of the last connection, 0 if there was none; of the goroutine of run
 
 	mu      sync.Mutex
@@ -50,7 +51,7 @@ const (
 
 func newListener(s *Store) *listener {
 	return &listener{
-		s: s, touched: make(chan struct{}, 1), names: make(map[string]machine.Subscribers),
+		s: s, every: probeEvery, touched: make(chan struct{}, 1), names: make(map[string]machine.Subscribers),
 		changes: make(map[string]bool), changed: make(chan struct{}),
 	}
 }
@@ -143,6 +144,10 @@ func (l *listener) has(b *subscription) bool {
 // touch has the rows of a name brought up to date. The caller holds mu.
 func (l *listener) touch(name string) {
 	l.changes[name] = true
+	l.wake()
+}
+
+func (l *listener) wake() {
 	select {
 	case l.touched <- struct{}{}:
 	default:
@@ -222,7 +227,7 @@ func (l *listener) listen() error {
 	}
 	l.number = number
 	for {
-		wait, done := context.WithTimeout(ctx, probeEvery)
+		wait, done := context.WithTimeout(ctx, l.every)
 		n, err := conn.WaitForNotification(wait)
 		done()
 		switch {
@@ -236,6 +241,7 @@ func (l *listener) listen() error {
 			if done(); err != nil {
 				return err
 			}
+			l.wake()
 		default:
 			return err
 		}
@@ -289,6 +295,10 @@ var (
 	// errElsewhere reports a connection on which no message of the pool's requests would arrive.
 	errElsewhere = fmt.Errorf("pgstore: the connection for notifications leads to another database than the pool: %w", errListen)
 )
+
+// errUnseen reports that requests do not see the lock of a connection any more: the pool leads to another
+// server since, or the connection has failed.
+var errUnseen = errors.New("pgstore: the pool's server does not know the connection for notifications")
 
 // lives checks that requests see the lock of a connection, and take the store for alive.
 func (l *listener) lives(ctx context.Context, conn *pgx.Conn, number int64) error {
@@ -370,7 +380,8 @@ func (l *listener) register(ctx context.Context, number int64, again bool) error
 	}
 }
 
-// update makes and removes the rows that are to be changed. After a gap it notifies all.
+// update makes and removes the rows that are to be changed. If there are none, it only checks that the
+// server knows the connection. After a gap it notifies all.
 func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	l.mu.Lock()
 	changes := l.changes
@@ -390,8 +401,11 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 		}
 	}
 	l.mu.Unlock()
-	err := l.send(ctx, l.s.sql.wait, &more, number)
-	if err == nil {
+	var err error
+	if len(more.all) > 0 || len(fewer.all) == 0 {
+		err = l.send(ctx, l.s.sql.wait, &more, number)
+	}
+	if err == nil && len(fewer.all) > 0 {
 		err = l.send(ctx, l.s.sql.unwait, &fewer, number)
 	}
 	l.mu.Lock()
@@ -436,12 +450,14 @@ func (p *places) add(at place) {
 }
 
 func (l *listener) send(ctx context.Context, sql string, p *places, number int64) error {
-	if len(p.all) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return l.s.query(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, nil)
+	unseen := false
+	err := l.s.query(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, func(rows pgx.Rows) error { return rows.Scan(&unseen) })
+	if err == nil && unseen {
+		return errUnseen
+	}
+	return err
 }
 
 // deliver delivers a message.

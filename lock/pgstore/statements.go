@@ -50,8 +50,9 @@ func newStatements(schema string) statements {
 				label = excluded.label, since = excluded.since, ends = excluded.ends`),
 		clients: text(`SELECT id, host, process, pid, label, since FROM {schema}.clients
 			WHERE id = ANY ($1::text[]) AND ends >= {schema}.clock() / 1000`),
-		wait: text(`INSERT INTO {schema}.waits (name, kind, of, store)
-			SELECT name, kind, of, $4::bigint FROM unnest($1::text[], $2::smallint[], $3::text[]) AS w(name, kind, of) ON CONFLICT DO NOTHING`),
+		wait: text(`WITH added AS (INSERT INTO {schema}.waits (name, kind, of, store)
+			SELECT name, kind, of, $4::bigint FROM unnest($1::text[], $2::smallint[], $3::text[]) AS w(name, kind, of) ON CONFLICT DO NOTHING)
+			SELECT pg_try_advisory_xact_lock_shared($4::bigint)`),
 		unwait: text(`DELETE FROM {schema}.waits w USING unnest($1::text[], $2::smallint[], $3::text[]) AS g(name, kind, of)
 			WHERE w.name = g.name AND w.kind = g.kind AND w.of = g.of AND w.store = $4::bigint`),
 		leave: text("DELETE FROM {schema}.waits WHERE store = $1::bigint"),

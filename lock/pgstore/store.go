@@ -34,7 +34,8 @@ type Config struct {
 
 	// Listen is how the store makes its own connection, on which it is notified of releases. It is from
 	// [pgx.ParseConfig], or a pool's, and must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
-	// subscriptions fail. Default: as the pool connects; with [NewSQL], as one of the pool's connections
+	// subscriptions fail. The proxy must reset a session at its end, as PgBouncer does by server_reset_query: otherwise a
+	// store that has died is taken for alive, and granted locks. Default: as the pool connects; with [NewSQL], as one of the pool's connections
 	// was made, whose password may have changed since.
 	Listen *pgx.ConnConfig
 
