@@ -125,7 +125,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.config.MaxBody)))
+	unread := cmp.Or[io.ReadCloser](r.Body, http.NoBody) // a request that a program made may have none
+	body, err := io.ReadAll(http.MaxBytesReader(w, unread, int64(h.config.MaxBody)))
 	if err != nil {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", h.config.MaxBody))

@@ -103,6 +103,16 @@ func TestRepetition(t *testing.T) {
 	assert.Equal(t, "2: two books", post(h, `"order 8"`, "two books").Body.String(), "another key")
 }
 
+// A request that a program passes to the handler itself may have no body, not even an empty one.
+func TestRequestWithoutABody(t *testing.T) {
+	var calls atomic.Int32
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, counted(&calls))
+	for range 2 {
+		assert.Equal(t, "1", post(h, "k", "", func(r *http.Request) { r.Body = nil }).Body.String())
+	}
+	assert.Equal(t, "1", post(h, "k", "").Body.String(), "an empty body is the same")
+}
+
 // Requests that are not repetitions are refused, with a problem document.
 func TestRefusals(t *testing.T) {
 	var calls atomic.Int32
