@@ -587,6 +587,35 @@ func TestEarlierAttemptIsNotHidden(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
+// overtaken is a repeating store whose first answer is late: next has been called by then.
+type overtaken struct {
+	repeating
+	next *func()
+}
+
+func (o overtaken) Load(ctx context.Context, key string) (idempotency.Record, error) {
+	r, err := o.repeating.Load(ctx, key)
+	next := *o.next
+	*o.next = func() {}
+	next()
+	return r, err
+}
+
+// Nor does it hide an attempt that began after the record was read, and ended before the lock was
+// granted.
+func TestAttemptBeforeTheLockIsNotHidden(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	var next func()
+	h := wrap(t, locktest.New(t, patient), overtaken{repeating{idempotency.NewMemory()}, &next}, c, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusInternalServerError) // is not stored
+	})
+	next = func() { assert.Equal(t, http.StatusInternalServerError, post(h, "k", "body").Code) }
+	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
+	require.Equal(t, [2]int32{1, 1}, [2]int32{calls.Load(), interrupted.Load()})
+}
+
 // A process that is paused as it stores its reply, until the lock has another holder, does not
 // store it: the fencing token refuses it.
 func TestPausedBeforeTheReplyIsStored(t *testing.T) {
