@@ -277,8 +277,11 @@ func (l *Lease) Beat() {
 }
 
 // Lose ends the lease as lost, unless it has ended: for a caller with an answer of the store that no
-// renewal has had.
+// renewal has had. It panics for a cause that does not exist.
 func (l *Lease) Lose(cause Cause, err error) {
+	if cause == 0 || cause >= causes {
+		panic(fmt.Sprintf("renewal: Lose: there is no %v", cause))
+	}
 	w := l.watchdog
 	w.mu.Lock()
 	lost := w.lose(l, cause, err)

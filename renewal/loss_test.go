@@ -21,6 +21,19 @@ import (
 
 var errRefused = errors.New("connection refused")
 
+// A cause that does not exist neither ends a lease nor locks the watchdog.
+func TestLossWithoutACause(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		for _, cause := range []Cause{0, causes, math.MaxUint8} {
+			require.PanicsWithValue(b, fmt.Sprintf("renewal: Lose: there is no %v", cause), func() { l.Lose(cause, nil) })
+		}
+		time.Sleep(time.Hour)
+		require.NoError(b, l.Err())
+		require.NoError(b, l.Stop(b.Context()))
+	})
+}
+
 func TestLossIsReportedAtUntil(t *testing.T) {
 	for name, trouble := range map[string]func(*node){
 		"the store is mute":                      func(n *node) { n.mute = true },

@@ -465,6 +465,21 @@ func TestReplyToRevivalIsLost(t *testing.T) {
 	})
 }
 
+// A request for any number of messages is repeated as it was.
+func TestRepeatedPutOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{})
+		for n := 1; n <= 33; n++ {
+			server.DeleteAll()
+			server.Disconnect()
+			time.AfterFunc(time.Second, server.Reconnect)
+			put(t, q, numbered(n)...)
+			require.Len(t, whole(t, server.Client(t))["due"], n)
+		}
+	})
+}
+
 // A message whose payload another client has removed is dropped. One whose record was
 // removed or damaged becomes a dead letter. The others are handled.
 func TestDamage(t *testing.T) {

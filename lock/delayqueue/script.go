@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -46,7 +45,7 @@ func (q *Queue) once(ctx context.Context, sc redisstore.Script, keys []string, a
 	if err != nil {
 		return nil, errors.Join(err, lock.ErrNotDone)
 	}
-	reply, err := q.store.Run(ctx, sc, keys, slices.Insert(args, 0, any(publish))...)
+	reply, err := q.store.Run(ctx, sc, keys, append([]any{publish}, args...)...) // args are needed again
 	if err != nil {
 		return nil, err
 	}

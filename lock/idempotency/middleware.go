@@ -125,7 +125,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.config.MaxBody)))
+	unread := cmp.Or[io.ReadCloser](r.Body, http.NoBody) // a request that a program made may have none
+	body, err := io.ReadAll(http.MaxBytesReader(w, unread, int64(h.config.MaxBody)))
 	if err != nil {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", h.config.MaxBody))
@@ -157,7 +158,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.unavailable(w, q, err)
 	default:
-		if answer := h.hold(w, q, lease, record); answer != nil {
+		if answer := h.hold(w, q, lease); answer != nil {
 			answer.send(w)
 		}
 	}
@@ -218,8 +219,8 @@ func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
 }
 
 // hold calls the handler under the lock, and returns the reply to send: a client may take long to
-// receive it. nil means that the request is answered. loaded is the record before the lock.
-func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease, loaded Record) *reply {
+// receive it. nil means that the request is answered.
+func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *reply {
 	detached := context.WithoutCancel(q.Context())
 	defer lease.Unlock(detached) //nolint:errcheck // the locker repeats a release that fails
 	begun := Record{Token: lease.Token(), Fingerprint: q.fingerprint}
@@ -229,7 +230,14 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease, loa
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(detached, limit) // else a client that leaves interrupts an attempt
-	previous, err := h.replies.Swap(ctx, q.name, begun, h.config.Keep)
+	var loaded, previous Record
+	var err error
+	if h.config.Interrupted != nil { // a store that has repeated the Swap returns begun
+		loaded, err = h.replies.Load(ctx, q.name)
+	}
+	if err == nil {
+		previous, err = h.replies.Swap(ctx, q.name, begun, h.config.Keep)
+	}
 	cancel()
 	switch {
 	case err == nil && h.known(w, q, previous):
@@ -243,7 +251,7 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease, loa
 	}
 
 	next := h.next
-	for _, r := range []Record{loaded, previous} { // a store that has repeated the Swap returns begun
+	for _, r := range []Record{loaded, previous} {
 		if r.Token != 0 && r.Token != begun.Token && h.config.Interrupted != nil {
 			next = h.config.Interrupted
 		}

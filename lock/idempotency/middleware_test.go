@@ -103,6 +103,16 @@ func TestRepetition(t *testing.T) {
 	assert.Equal(t, "2: two books", post(h, `"order 8"`, "two books").Body.String(), "another key")
 }
 
+// A request that a program passes to the handler itself may have no body, not even an empty one.
+func TestRequestWithoutABody(t *testing.T) {
+	var calls atomic.Int32
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, counted(&calls))
+	for range 2 {
+		assert.Equal(t, "1", post(h, "k", "", func(r *http.Request) { r.Body = nil }).Body.String())
+	}
+	assert.Equal(t, "1", post(h, "k", "").Body.String(), "an empty body is the same")
+}
+
 // Requests that are not repetitions are refused, with a problem document.
 func TestRefusals(t *testing.T) {
 	var calls atomic.Int32
@@ -575,6 +585,35 @@ func TestEarlierAttemptIsNotHidden(t *testing.T) {
 	lost = nil
 	require.Equal(t, "2", post(h, "k", "body").Body.String())
 	require.EqualValues(t, 1, calls.Load())
+}
+
+// overtaken is a repeating store whose first answer is late: next has been called by then.
+type overtaken struct {
+	repeating
+	next *func()
+}
+
+func (o overtaken) Load(ctx context.Context, key string) (idempotency.Record, error) {
+	r, err := o.repeating.Load(ctx, key)
+	next := *o.next
+	*o.next = func() {}
+	next()
+	return r, err
+}
+
+// Nor does it hide an attempt that began after the record was read, and ended before the lock was
+// granted.
+func TestAttemptBeforeTheLockIsNotHidden(t *testing.T) {
+	var calls, interrupted atomic.Int32
+	c := idempotency.Config{Interrupted: counted(&interrupted)}
+	var next func()
+	h := wrap(t, locktest.New(t, patient), overtaken{repeating{idempotency.NewMemory()}, &next}, c, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusInternalServerError) // is not stored
+	})
+	next = func() { assert.Equal(t, http.StatusInternalServerError, post(h, "k", "body").Code) }
+	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
+	require.Equal(t, [2]int32{1, 1}, [2]int32{calls.Load(), interrupted.Load()})
 }
 
 // A process that is paused as it stores its reply, until the lock has another holder, does not

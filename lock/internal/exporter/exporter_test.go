@@ -15,13 +15,13 @@ func TestWheelsAreExportedOnce(t *testing.T) {
 	remove := s.AddWheel("a", a)
 	again := s.AddWheel("again", a)
 	s.AddWheel("b", b)
-	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", 2}, b: {"b", 1}}, s.wheels)
+	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", []string{"a", "again"}}, b: {"b", []string{"b"}}}, s.wheels)
 	assert.PanicsWithValue(t, "x: another one called b was added before", func() { s.AddWheel("b", new(wheel.Wheel)) })
 	remove()
 	remove()
-	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", 1}, b: {"b", 1}}, s.wheels)
+	assert.Equal(t, map[*wheel.Wheel]*exported{a: {"a", []string{"again"}}, b: {"b", []string{"b"}}}, s.wheels)
 	again()
-	assert.Equal(t, map[*wheel.Wheel]*exported{b: {"b", 1}}, s.wheels)
+	assert.Equal(t, map[*wheel.Wheel]*exported{b: {"b", []string{"b"}}}, s.wheels)
 }
 
 func TestLabelsAreBounded(t *testing.T) {

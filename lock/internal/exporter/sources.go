@@ -3,6 +3,7 @@
 package exporter
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type Sources struct {
 
 // exported is how a wheel is exported: once, however often it was added.
 type exported struct {
-	label string
-	uses  int
+	label string   // the first of its names; it stays when that is removed, until another wheel has it
+	names []string // by which it was added and not removed
 }
 
 // New returns the sources of an exporter that has none.
@@ -43,7 +44,7 @@ func (s *Sources) AddLocker(name string, l *lock.Locker, gone func(label string)
 	s.use(label, l.Wheel())
 	s.lockers[label] = l
 	return s.remover(func() {
-		s.drop(l.Wheel())
+		s.drop(label, l.Wheel())
 		if delete(s.lockers, label); gone != nil {
 			gone(label)
 		}
@@ -63,8 +64,9 @@ func (s *Sources) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) 
 func (s *Sources) AddWheel(name string, w *wheel.Wheel) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.use(Label(name), w)
-	return s.remover(func() { s.drop(w) })
+	label := Label(name)
+	s.use(label, w)
+	return s.remover(func() { s.drop(label, w) })
 }
 
 // free returns a name as a label. It panics if a locker or a watchdog has that: both have leases.
@@ -76,27 +78,40 @@ func (s *Sources) free(name string) (label string) {
 	return label
 }
 
-// use adds one use of a wheel. It panics if another one has the label.
-func (s *Sources) use(label string, w *wheel.Wheel) {
+// use adds a name to a wheel. It panics if another one is exported under that name, and was added
+// by it.
+func (s *Sources) use(name string, w *wheel.Wheel) {
 	if e := s.wheels[w]; e != nil {
-		e.uses++
+		e.names = append(e.names, name)
 		return
 	}
-	for _, e := range s.wheels {
-		if e.label == label {
-			panic(s.exporter + ": another one called " + label + " was added before")
+	if e := s.labelled(name); e != nil {
+		free := slices.IndexFunc(e.names, func(other string) bool { return s.labelled(other) == nil })
+		if slices.Contains(e.names, name) || free < 0 {
+			panic(s.exporter + ": another one called " + name + " was added before")
 		}
+		e.label = e.names[free]
 	}
-	s.wheels[w] = &exported{label, 1}
+	s.wheels[w] = &exported{name, []string{name}}
 }
 
-// drop removes one use of a wheel that was added.
-func (s *Sources) drop(w *wheel.Wheel) {
-	if e := s.wheels[w]; e.uses > 1 {
-		e.uses--
-		return
+// labelled returns the wheel that is exported under a label, or nil.
+func (s *Sources) labelled(label string) *exported {
+	for _, e := range s.wheels {
+		if e.label == label {
+			return e
+		}
 	}
-	delete(s.wheels, w)
+	return nil
+}
+
+// drop removes a name of a wheel.
+func (s *Sources) drop(name string, w *wheel.Wheel) {
+	e := s.wheels[w]
+	i := slices.Index(e.names, name)
+	if e.names = slices.Delete(e.names, i, i+1); len(e.names) == 0 {
+		delete(s.wheels, w)
+	}
 }
 
 // remover returns a function that calls f once, with mu held.

@@ -14,8 +14,9 @@ import (
 )
 
 // Sources checks that a source is exported under each name that it was added by until that is
-// removed, and a wheel once, under its first name, until it is removed as often as added.
-// wheels and watchdogs return the sorted names of those that are exported.
+// removed, and a wheel once, under its first name, until it is removed as often as added. A name
+// that was removed is free, even if a shared wheel still has it. wheels and watchdogs return
+// the sorted names of those that are exported.
 func Sources(t *testing.T, e Exporter, wheels, watchdogs func() []string) {
 	t.Helper()
 	newWheel := func() *wheel.Wheel {
@@ -57,9 +58,13 @@ func Sources(t *testing.T, e Exporter, wheels, watchdogs func() []string) {
 	removeOwn()
 	assert.Equal(t, []string{"a"}, wheels())
 	assert.Equal(t, []string{"b"}, watchdogs())
+	removeSuccessor := e.AddLocker("a", own) // with another wheel: the shared one has the name of b from here on
+	assert.Equal(t, []string{"a", "b"}, wheels())
+	assert.Panics(t, func() { e.AddWheel("b", newWheel()) })
+	removeSuccessor()
 	removeB()
 	assert.Empty(t, watchdogs())
-	assert.Equal(t, []string{"a"}, wheels())
+	assert.Equal(t, []string{"b"}, wheels())
 	removeWheel()
 	assert.Empty(t, wheels())
 	e.AddWheel("first", shared)
