@@ -546,7 +546,7 @@ func TestForeignEpoch(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	first := acquire(t, s, request("me:1", time.Hour))
-	for _, value := range []string{"another program's", "", "-1", "0", strconv.Itoa(math.MaxInt64), strings.Repeat("9", 30)} {
+	for _, value := range []string{"another program's", "", "-1", "0", strconv.FormatInt(math.MaxInt64, 10), strings.Repeat("9", 30)} {
 		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
 		require.NoError(t, err)
 		for _, store := range []*Store{s, beside(t, s)} {
