@@ -116,6 +116,20 @@ func (s *Store) finish(leave func(peers)) error {
 	return unix.Close(s.fd)
 }
 
+// plan has f called after a while, unless its timer runs already or the store has ended.
+func (s *Store) plan(timer **time.Timer, after time.Duration, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *timer == nil && s.ending.Err() == nil {
+		*timer = time.AfterFunc(after, func() {
+			s.mu.Lock()
+			*timer = nil
+			s.mu.Unlock()
+			f()
+		})
+	}
+}
+
 // Presence returns an open file for another process, which is to end the work of this one: while
 // any process has it open, what this store's clients hold is not free at once when their process
 // ends, but by its TTL.

@@ -128,27 +128,13 @@ func (s *Store) watch(name string, r *record) {
 	}
 	for _, id := range r.stores(s.id) {
 		if !s.peers.watch(id, func() { s.ended(id) }) {
-			s.planMissed()
+			s.plan(&s.asks, watchAgain, s.missed) // and so has the process watched
 		}
 	}
 }
 
 // watchAgain is the pause before the waiters ask again of a store that cannot watch a process.
 const watchAgain = time.Second
-
-// planMissed has all waiters ask again after a while, and so has the processes watched.
-func (s *Store) planMissed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asks == nil && s.ending.Err() == nil {
-		s.asks = time.AfterFunc(watchAgain, func() {
-			s.mu.Lock()
-			s.asks = nil
-			s.mu.Unlock()
-			s.missed()
-		})
-	}
-}
 
 // ended has the waiters of this store ask again: the process of another one has ended. It may
 // have held their locks, or have released one and ended before it has sent the message.

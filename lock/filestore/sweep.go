@@ -30,18 +30,11 @@ const (
 
 // planSweep has a sweep follow a request.
 func (s *Store) planSweep() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sweeps == nil {
-		s.sweeps = time.AfterFunc(sweepEvery, func() {
-			s.mu.Lock()
-			s.sweeps = nil
-			s.mu.Unlock()
-			if s.sweep(sweepEvery / 2) {
-				s.planSweep()
-			}
-		})
-	}
+	s.plan(&s.sweeps, sweepEvery, func() {
+		if s.sweep(sweepEvery / 2) {
+			s.planSweep()
+		}
+	})
 }
 
 // sweep removes what has ended, for so long, unless another store does it in this minute. It
