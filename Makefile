@@ -78,16 +78,20 @@ flakes: $(TRIAL) ## Run what make test runs FLAKES (50) times, shuffled, beside 
 	@set -eu; $(WITH_REDIS); set -x; ./$(TRIAL) flakes -times $(FLAKES) ./...
 
 # The packages whose promises a server can break, without the race detector: make test has it.
-SERVERS ?= redis-8 valkey-8 valkey-9
+SERVERS ?= redis-8 valkey-8 valkey-9 postgres-18 etcd-3.7
 
 .PHONY: servers
-servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8 valkey-8 valkey-9)
-	@set -eu; export REDIS_SERVER REQUIRE_REDIS=1; \
+servers: ## Run the tests of locks and queues on newer servers: SERVERS (redis-8 valkey-8 valkey-9 postgres-18 etcd-3.7)
+	@set -eu; $(WITH_REDIS); export REQUIRE_POSTGRES=1; \
 	for server in $(SERVERS); do \
-		REDIS_SERVER=$$(.ci/servers $$server); \
-		"$$REDIS_SERVER" --version; \
-		(set -x; go test $(TESTFLAGS) -timeout 15m ./lock/redisstore ./lock/delayqueue ./lock/quorum; \
-		go test $(TESTFLAGS) -run 'Cluster|Sentinel' ./lock/locktest/redistest); \
+		path=$$(.ci/servers $$server); \
+		set -x; \
+		case $$server in \
+		postgres-*) POSTGRES_BIN=$$path PGBOUNCER=$$(.ci/postgres --pgbouncer) go -C lock/pgstore test $(TESTFLAGS) -timeout 15m ./...;; \
+		etcd-*) ETCD_SERVER=$$path go -C lock/etcdstore test $(TESTFLAGS) -timeout 15m ./...;; \
+		*) REDIS_SERVER=$$path go test $(TESTFLAGS) -timeout 15m ./lock/redisstore ./lock/delayqueue ./lock/quorum; \
+			REDIS_SERVER=$$path go test $(TESTFLAGS) -run 'Cluster|Sentinel' ./lock/locktest/redistest;; \
+		esac; \
 	done
 
 .PHONY: lint
