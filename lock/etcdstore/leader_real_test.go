@@ -37,7 +37,7 @@ func TestDeposedLeader(t *testing.T) {
 	c := startCluster(t, swift, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
-	k := newKeeper(client, systemClock(), "any")
+	k := newKeeper(client, systemClock(), "any", nil)
 	t.Cleanup(k.close)
 	granted, err := client.Grant(context.Background(), 600)
 	require.NoError(t, err)

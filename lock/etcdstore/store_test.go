@@ -425,6 +425,45 @@ func TestCompactionDuringAWatch(t *testing.T) {
 	}
 }
 
+// A cluster that is restored from a snapshot, and begins its epoch again, counts revisions that were there
+// before. A store that writes nothing, as its waiters and holders wait, begins its watches again.
+func TestRestoredClusterNotifiesWaiters(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	holder, waiter := openOn(t, c.dial(t), "a"), openOn(t, c.dial(t), "a")
+	waiter.waitTTL = time.Hour
+	h, waits := request("me:1", time.Hour), request("you:1", time.Hour)
+	acquire(t, holder, h)
+	notices := make(chan driver.Notice, 1000)
+	sub, err := waiter.Subscribe(t.Context(), waits, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+
+	restore := c.members[0].save(t)
+	for range 100 { // the watch is at the revision of the last note
+		_, err = holder.client.Put(t.Context(), holder.keys.note("a", machine.Topics(waits)[0]), "")
+		require.NoError(t, err)
+		<-notices
+	}
+	restore()
+	_, err = c.dial(t).Delete(t.Context(), holder.keys.epoch())
+	require.NoError(t, err)
+	h.Count = 0
+	held, err := holder.Release(t.Context(), h)
+	require.NoError(t, err)
+	require.True(t, held)
+	for granted := false; !granted; {
+		select {
+		case <-notices:
+			a, err := waiter.Acquire(t.Context(), waits)
+			require.NoError(t, err)
+			granted = a.Verdict == driver.Granted
+		case <-time.After(limit):
+			t.Fatal("the waiter was not notified")
+		}
+	}
+}
+
 // releaseUnseen releases a hold while p is cut, and compacts what watches through p have missed.
 func releaseUnseen(t *testing.T, p *proxy, s *Store, h *driver.Hold) {
 	t.Helper()
