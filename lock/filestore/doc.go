@@ -30,7 +30,8 @@
 // To delete what is in the folder is to lose the locks. Processes that have it open exclude each
 // other again, and those that are started later; but if one of these has made a new clock before, the
 // requests of the others fail until they are started again. So do those of all processes that had a
-// folder open which was itself deleted.
+// folder open which was itself deleted. One that is renamed stays that of the processes which have it open,
+// and those that are started later exclude them no more.
 //
 // # Files
 //
@@ -54,7 +55,7 @@ package filestore
 // Tests: suite_test.go, suite_real_test.go.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
-// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228.
+// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380.
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.

@@ -329,12 +329,22 @@ func TestAStoppedProcess(t *testing.T) {
 	})
 }
 
-// Who waits for a file that is removed meanwhile uses the next one.
+// Who waits for a file that is removed meanwhile uses the next one, though the file has another name, as
+// that of a backup by hard links.
 func TestARemovedFile(t *testing.T) {
-	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	t.Run("without another name", func(t *testing.T) { testRemovedFile(t, func(string) {}) })
+	t.Run("with another name", func(t *testing.T) {
+		testRemovedFile(t, func(path string) { require.NoError(t, os.Link(path, t.TempDir()+"/backup")) })
+	})
+}
+
+func testRemovedFile(t *testing.T, link func(path string)) {
+	dir := t.TempDir() + "/locks"
+	s := openIn(t, dir, mustSystem(t))
 	path := fileOf(pathOfLocks, "a")
 	first, err := s.open(t.Context(), path, true)
 	require.NoError(t, err)
+	link(dir + "/" + path)
 	waiting := make(chan *file)
 	go func() {
 		second, _ := s.open(context.Background(), path, true)
