@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -632,6 +633,46 @@ func TestForeignEpoch(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, held)
 	assert.Greater(t, acquire(t, s, request("me:3", time.Hour)).Token, first.Token)
+}
+
+// Where reads of keys alone leave out their etcd leases, as on etcd 3.7, these live nevertheless.
+func TestKeysWithoutLeases(t *testing.T) {
+	t.Parallel()
+	strip := func(request *pb.RangeRequest, reply *pb.RangeResponse) {
+		for _, kv := range reply.GetKvs() {
+			if request.GetKeysOnly() {
+				kv.Lease = 0
+			}
+		}
+	}
+	newer := func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, called, request, reply, conn, options...)
+		switch r := request.(type) {
+		case *pb.RangeRequest:
+			strip(r, reply.(*pb.RangeResponse))
+		case *pb.TxnRequest:
+			answer, ops := reply.(*pb.TxnResponse), r.Failure
+			if answer.Succeeded {
+				ops = r.Success
+			}
+			for i, answer := range answer.Responses {
+				strip(ops[i].GetRequestRange(), answer.GetResponseRange())
+			}
+		}
+		return err
+	}
+	client, prefix := common(t).dial(t, grpc.WithChainUnaryInterceptor(newer)), fmt.Sprintf("test/%d", prefixes.Add(1))
+	s, other := openOn(t, client, prefix), openOn(t, client, prefix)
+	acquire(t, s, request("me:1", time.Hour))
+	var a driver.Answer
+	repeated(t, func() (err error) {
+		a, err = other.Acquire(t.Context(), request("you:1", time.Hour))
+		return err
+	})
+	require.Equal(t, driver.Refused, a.Verdict, "broken promise: one owner holds a mutex")
+	there, _, err := other.there(t.Context(), s.keys.lease(leaseOf(t, s, "a", "me:1")))
+	require.NoError(t, err)
+	assert.True(t, there)
 }
 
 // A record may be written as a sweep looks for it: another one follows.
