@@ -45,6 +45,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 		return false
 	}
 	defer done()
+	s.peers.restore()
 	end := s.now().Add(within)
 	if !s.claimSweep() {
 		return true
