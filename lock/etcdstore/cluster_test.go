@@ -292,6 +292,20 @@ func (c *cleanups) run() {
 	}
 }
 
+// save starts a member again with its data, and returns how to have it go back to these.
+func (m *member) save(t testing.TB) (restore func()) {
+	data, saved := filepath.Join(m.folder, m.name), filepath.Join(m.folder, m.name+".saved")
+	again := func(from, to string) {
+		m.kill()
+		require.NoError(t, os.RemoveAll(to))
+		require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+		m.start(t)
+		require.NoError(t, m.answers(t))
+	}
+	again(data, saved)
+	return func() { again(saved, data) }
+}
+
 // lose deletes the data of a member that was killed.
 func (m *member) lose(t testing.TB) {
 	require.NoError(t, os.RemoveAll(filepath.Join(m.folder, m.name)))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -44,6 +45,14 @@ func (s *Store) setEpoch(value []byte, revision int64) error {
 	}
 	s.epoch = epoch{base, revision}
 	return nil
+}
+
+// sawEpoch takes the epoch that a keepalive has read: a store that only holds and waits writes nothing, and
+// its watches would wait for revisions of before a restore. An error is that of its next request.
+func (s *Store) sawEpoch(kv *mvccpb.KeyValue) {
+	if kv.ModRevision != s.epochRevision() {
+		s.setEpoch(kv.Value, kv.ModRevision) //nolint:errcheck // see above
+	}
 }
 
 // openEpoch reads the epoch, or begins it. It reads as many keys as renewals do in a transaction, so

@@ -23,8 +23,9 @@ import (
 type keeper struct {
 	client *clientv3.Client
 	clock  clock
-	key    string        // is read
-	use    chan struct{} // has one element while no round runs; guards what follows
+	key    string                 // that of the epoch
+	epoch  func(*mvccpb.KeyValue) // is called with each version of key that is read
+	use    chan struct{}          // has one element while no round runs; guards what follows
 	member int
 	conn   *grpc.ClientConn
 	kv     pb.KVClient
@@ -35,8 +36,8 @@ type keeper struct {
 	voided atomic.Int64 // rounds that did not count as the leader has changed
 }
 
-func newKeeper(client *clientv3.Client, now clock, key string) *keeper {
-	k := &keeper{client: client, clock: now, key: key, use: make(chan struct{}, 1)}
+func newKeeper(client *clientv3.Client, now clock, key string, epoch func(*mvccpb.KeyValue)) *keeper {
+	k := &keeper{client: client, clock: now, key: key, epoch: epoch, use: make(chan struct{}, 1)}
 	k.use <- struct{}{}
 	return k
 }
@@ -99,7 +100,7 @@ func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []strin
 	if len(keys) == 0 {
 		k.last, err = k.read(ctx, nil, kvs)
 	}
-	for some := range slices.Chunk(keys, maxOps) {
+	for some := range slices.Chunk(keys, maxOps-1) { // and the epoch
 		if k.last, err = k.read(ctx, some, kvs); err != nil || k.last != before {
 			break
 		}
@@ -115,14 +116,10 @@ func (k *keeper) round(ctx context.Context, ids []clientv3.LeaseID, keys []strin
 	return of, kvs, err
 }
 
-// read reads keys after a quorum has confirmed the leader, and returns who has answered.
+// read reads the epoch, and keys, after a quorum has confirmed the leader, and returns who has answered.
 func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb.KeyValue) (by place, err error) {
-	if len(keys) == 0 {
-		response, err := k.kv.Range(ctx, &pb.RangeRequest{Key: []byte(k.key), KeysOnly: true})
-		return placeOf(response.GetHeader()), err
-	}
 	request := &pb.TxnRequest{}
-	for _, key := range keys {
+	for _, key := range append([]string{k.key}, keys...) {
 		get := &pb.RangeRequest{Key: []byte(key)}
 		request.Success = append(request.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get}})
 	}
@@ -130,9 +127,13 @@ func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb
 	if err != nil {
 		return by, err
 	}
-	for _, r := range response.Responses {
+	for i, r := range response.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
-			kvs[string(kv.Key)] = kv
+			if i == 0 {
+				k.epoch(kv)
+			} else {
+				kvs[string(kv.Key)] = kv
+			}
 		}
 	}
 	return placeOf(response.GetHeader()), nil

@@ -27,7 +27,7 @@ func TestKeepaliveOfAnotherMember(t *testing.T) {
 		"the keepalive": func(k *keeper) { k.lease = pb.NewLeaseClient(other.ActiveConnection()) },
 		"the read":      func(k *keeper) { k.kv = pb.NewKVClient(other.ActiveConnection()) },
 	} {
-		k := newKeeper(client, systemClock(), "any")
+		k := newKeeper(client, systemClock(), "any", nil)
 		t.Cleanup(k.close)
 		_, _, err = k.keep(ctx, ids, nil)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,12 +38,12 @@ func TestDeposedLeader(t *testing.T) {
 	c := startCluster(t, swift, nil)
 	old := c.leader(t)
 	client := c.members[old].dial(t)
-	k := newKeeper(client, systemClock(), "any")
+	k := newKeeper(client, systemClock(), "any", nil)
 	t.Cleanup(k.close)
 	granted, err := client.Grant(context.Background(), 600)
 	require.NoError(t, err)
 	ids := []clientv3.LeaseID{granted.ID}
-	acknowledged := 0
+	acknowledged, refused := 0, 0
 	for range 5 {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		_, _, err = k.keep(ctx, ids, nil)
@@ -65,13 +66,17 @@ func TestDeposedLeader(t *testing.T) {
 		c.members[old].signal(t, syscall.SIGCONT)
 		err := <-done
 		require.Error(t, err, "the leader was deposed: term %d, and then %d", term, k.last.term)
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaderChanged) { // it has noticed that during the read
+		switch {
+		case errors.Is(rpctypes.Error(err), rpctypes.ErrLeaderChanged): // it has noticed that during the read
+		case strings.Contains(err.Error(), "not a primary lessor"): // one of etcd 3.7 checks whether it leads
+			refused++
+		default:
 			require.ErrorIs(t, err, errLeaderChanged)
 		}
 		cancel()
 		c.await(t)
 		c.moveLeader(t, old)
 	}
-	t.Logf("%d of 5 keepalives were acknowledged and did not count", acknowledged)
-	require.NotZero(t, acknowledged)
+	t.Logf("%d of 5 keepalives were acknowledged and did not count, %d were refused", acknowledged, refused)
+	require.NotZero(t, acknowledged+refused)
 }

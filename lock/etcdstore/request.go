@@ -59,7 +59,8 @@ func (s *Store) read(ctx context.Context, name string) (v version, err error) {
 }
 
 // living reports whether a lease lives, by what its key has. One whose key is gone never comes back. A key
-// without a lease was copied from another cluster, or overwritten: nothing would end it.
+// without a lease was copied from another cluster, or overwritten: nothing would end it. With WithKeysOnly etcd
+// 3.7 leaves leases out.
 func living(kvs []*mvccpb.KeyValue) bool { return len(kvs) > 0 && kvs[0].Lease != 0 }
 
 // look finds out which leases live.
@@ -68,7 +69,7 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 	for some := range slices.Chunk(ids, maxOps) {
 		ops := make([]clientv3.Op, len(some))
 		for i, id := range some {
-			ops[i] = clientv3.OpGet(s.keys.lease(id), clientv3.WithKeysOnly())
+			ops[i] = clientv3.OpGet(s.keys.lease(id))
 		}
 		response, err := s.transact(ctx, nil, ops, nil)
 		if err != nil {

@@ -98,7 +98,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
-	s.leases, s.keeper = newLeases(s), newKeeper(client, func() time.Duration { return s.clock() }, keys.epoch())
+	s.leases, s.keeper = newLeases(s), newKeeper(client, func() time.Duration { return s.clock() }, keys.epoch(), s.sawEpoch)
 	return s, nil
 }
 

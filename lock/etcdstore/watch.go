@@ -78,7 +78,7 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 
 // there reports whether the key of a lease is there, and at which revision.
 func (s *Store) there(ctx context.Context, key string) (there bool, revision int64, err error) {
-	response, err := s.get(ctx, key, clientv3.WithKeysOnly())
+	response, err := s.get(ctx, key)
 	if err != nil {
 		return false, 0, err
 	}

@@ -27,10 +27,11 @@
 // beyond that: they begin with the clock in µs. Only if that was set back, and the folder is lost
 // or damaged by a power failure, may they shrink.
 //
-// To delete what is in the folder is to lose the locks. Processes that have it open exclude each
-// other again, and those that are started later; but if one of these has made a new clock before, the
-// requests of the others fail until they are started again. So do those of all processes that had a
-// folder open which was itself deleted.
+// To delete what is in the folder is to lose the locks. Processes that have it open exclude each other
+// again, and those that are started later, and wake each other again within two minutes; but if one of these
+// has made a new clock before, the requests of the others fail until they are started again. So do those of
+// all processes that had a folder open which was itself deleted. One that is renamed stays that of the
+// processes which have it open, and those that are started later exclude them no more.
 //
 // # Files
 //
@@ -54,11 +55,11 @@ package filestore
 // Tests: suite_test.go, suite_real_test.go.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
-// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228.
+// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380.
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.
-// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359.
+// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
 // Tests: store_test.go. Planted: 196, 230, 297.

@@ -156,11 +156,18 @@ func over(ctx context.Context, deadline time.Time) error {
 	return context.Cause(ctx)
 }
 
-// read reads the content. removed is true if the file was removed before it was locked.
+// read reads the content. removed is true if the file was removed before it was locked: another one may
+// have its path. Its number of links does not show that if it has another name, as of a backup.
 func (f *file) read() (removed bool, err error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(f.fd, &stat); err != nil || stat.Nlink == 0 {
-		return true, err
+	var stat, named unix.Stat_t
+	if err := unix.Fstat(f.fd, &stat); err != nil {
+		return false, err
+	}
+	err = unix.Fstatat(f.in.fd, f.path, &named, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) || err == nil && (named.Ino != stat.Ino || named.Dev != stat.Dev) {
+		return true, nil
+	} else if err != nil {
+		return false, err
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Uid != uint32(unix.Geteuid()) {
 		return false, errors.New("is no file of this user")

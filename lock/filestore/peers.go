@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,8 @@ type peers interface {
 	unwatch()
 	// presence returns an open file that lets this store count as present, in any process.
 	presence() (*os.File, error)
+	// restore has the other stores find this one again, after what is in the folder was deleted.
+	restore()
 	// abandon ends this store as the end of the process does, for tests.
 	abandon()
 	// close ends this store. It waits for the functions that are called.
@@ -46,12 +49,14 @@ const (
 // read it is gone, however it has ended and whichever process has its id now; and the kernel
 // reports the end to all that have it open.
 type fifos struct {
-	dir  int
-	id   string
-	own  *os.File
-	room int // in the pipe
+	dir      int
+	id       string
+	received func([]byte)
+	missed   func()
 
 	mu      sync.Mutex
+	own     *os.File            // guarded by mu
+	lent    bool                // guarded by mu; another process may have own open
 	watched map[string]*os.File // guarded by mu; nil: closed
 	running sync.WaitGroup
 }
@@ -64,50 +69,77 @@ const (
 	pipeBuf   = 4096 // PIPE_BUF: what is written at once
 )
 
-// openFIFO makes the pipe of a store and calls receive with each message. missed is called after
+// openFIFO makes the pipe of a store and calls received with each message. missed is called after
 // messages may have been lost.
-func openFIFO(dir int, id string, receive func([]byte), missed func()) (peers, error) {
-	if err := unix.Mkfifoat(dir, pathOfNew+id, 0o600); err != nil {
-		return nil, fmt.Errorf("a named pipe: %w", err)
+func openFIFO(dir int, id string, received func([]byte), missed func()) (peers, error) {
+	p := &fifos{dir: dir, id: id, received: received, missed: missed, watched: make(map[string]*os.File)}
+	return p, p.make()
+}
+
+// make makes the pipe, and reads it.
+func (p *fifos) make() error {
+	err := unix.Mkfifoat(p.dir, pathOfNew+p.id, 0o600)
+	if errors.Is(err, unix.ENOENT) && makeFolder(p.dir, path.Dir(pathOfNew)) == nil {
+		err = unix.Mkfifoat(p.dir, pathOfNew+p.id, 0o600)
 	}
-	fd, err := unix.Openat(dir, pathOfNew+id, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("a named pipe: %w", err)
+		return fmt.Errorf("a named pipe: %w", err)
 	}
-	if err := unix.Renameat(dir, pathOfNew+id, dir, pathOfStores+id); err != nil {
+	fd, err := unix.Openat(p.dir, pathOfNew+p.id, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Unlinkat(p.dir, pathOfNew+p.id, 0) //nolint:errcheck // a sweep removes it
+		return fmt.Errorf("a named pipe: %w", err)
+	}
+	if err := unix.Renameat(p.dir, pathOfNew+p.id, p.dir, pathOfStores+p.id); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("a named pipe: %w", err)
+		return fmt.Errorf("a named pipe: %w", err)
 	}
 	room, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	if err != nil {
 		room = 0 // every message may then follow lost ones
 	}
-	p := &fifos{dir: dir, id: id, own: os.NewFile(uintptr(fd), pathOfStores+id), room: room, watched: make(map[string]*os.File)}
-	p.running.Go(func() { p.receive(receive, missed) })
-	return p, nil
+	own := os.NewFile(uintptr(fd), pathOfStores+p.id)
+	p.own = own
+	p.running.Go(func() { p.receive(own, room) })
+	return nil
+}
+
+// restore makes the pipe again if it was deleted, but not where another process has the former one open: its
+// end would not be awaited.
+func (p *fifos) restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watched == nil || p.lent || p.look(p.id) != closed {
+		return
+	}
+	former := p.own
+	if p.make() == nil {
+		former.Close()
+		p.running.Go(p.missed)
+	}
 }
 
 // receive reads the messages. A sender whose message does not fit drops it. A pipe is full when
 // each of its pages has at most a message's length left, so a read of less than the half shows
 // that it was not.
-func (p *fifos) receive(receive func([]byte), missed func()) {
-	b := make([]byte, max(p.room, pipeRoom))
+func (p *fifos) receive(own *os.File, room int) {
+	b := make([]byte, max(room, pipeRoom))
 	for {
-		n, err := p.own.Read(b)
+		n, err := own.Read(b)
 		if err != nil {
 			return
 		}
 		for rest := b[:n]; len(rest) >= 2; {
 			size := 2 + int(rest[0]) + int(rest[1])<<8
 			if size > len(rest) {
-				missed()
+				p.missed()
 				break
 			}
-			receive(rest[2:size])
+			p.received(rest[2:size])
 			rest = rest[size:]
 		}
-		if n > p.room/2-pipeBuf {
-			missed()
+		if n > room/2-pipeBuf {
+			p.missed()
 		}
 	}
 }
@@ -200,10 +232,13 @@ func waitForReader(f *os.File) error {
 }
 
 func (p *fifos) presence() (*os.File, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	fd, err := unix.Openat(p.dir, pathOfStores+p.id, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the named pipe of this process: %w", err)
 	}
+	p.lent = true
 	return os.NewFile(uintptr(fd), pathOfStores+p.id), nil
 }
 
@@ -211,8 +246,8 @@ func (p *fifos) abandon() {
 	p.mu.Lock()
 	watched := p.watched
 	p.watched = nil
-	p.mu.Unlock()
 	p.own.Close()
+	p.mu.Unlock()
 	for _, f := range watched {
 		f.Close()
 	}

@@ -329,12 +329,22 @@ func TestAStoppedProcess(t *testing.T) {
 	})
 }
 
-// Who waits for a file that is removed meanwhile uses the next one.
+// Who waits for a file that is removed meanwhile uses the next one, though the file has another name, as
+// that of a backup by hard links.
 func TestARemovedFile(t *testing.T) {
-	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	t.Run("without another name", func(t *testing.T) { testRemovedFile(t, func(string) {}) })
+	t.Run("with another name", func(t *testing.T) {
+		testRemovedFile(t, func(path string) { require.NoError(t, os.Link(path, t.TempDir()+"/backup")) })
+	})
+}
+
+func testRemovedFile(t *testing.T, link func(path string)) {
+	dir := t.TempDir() + "/locks"
+	s := openIn(t, dir, mustSystem(t))
 	path := fileOf(pathOfLocks, "a")
 	first, err := s.open(t.Context(), path, true)
 	require.NoError(t, err)
+	link(dir + "/" + path)
 	waiting := make(chan *file)
 	go func() {
 		second, _ := s.open(context.Background(), path, true)
@@ -491,9 +501,10 @@ func TestALargeFullPipe(t *testing.T) {
 	}
 	require.ErrorIs(t, err, unix.EAGAIN)
 	require.NoError(t, unix.Close(ends[1]))
-	p, missed := &fifos{own: os.NewFile(uintptr(ends[0]), "pipe"), room: room}, false
-	defer p.own.Close()
-	p.receive(func([]byte) {}, func() { missed = true })
+	own, missed := os.NewFile(uintptr(ends[0]), "pipe"), false
+	defer own.Close()
+	p := &fifos{received: func([]byte) {}, missed: func() { missed = true }}
+	p.receive(own, room)
 	assert.True(t, missed)
 }
 
@@ -504,6 +515,47 @@ func TestAPipeThatCannotBeRenamed(t *testing.T) {
 	_, err := openFIFO(s.fd, "taken", func([]byte) {}, func() {})
 	require.Error(t, err)
 	assert.Equal(t, dead, s.peers.(*fifos).look("new-taken"))
+}
+
+// A process whose pipe was deleted, as with all that is in the folder, is woken again after a sweep, and its
+// end is noticed. A pipe that another process keeps open is not replaced: its end would be noticed too early.
+func TestADeletedPipe(t *testing.T) {
+	folder := t.TempDir() + "/locks"
+	mine, theirs, lent := openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t))
+	kept, err := lent.Presence()
+	require.NoError(t, err)
+	defer kept.Close()
+	waiting, notices := hold(driver.KindMutex, "a", "you:1"), make(chan driver.Notice, 100)
+	sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	for _, what := range []string{"stores", "clients", "locks", "clock"} {
+		require.NoError(t, os.RemoveAll(folder+"/"+what))
+	}
+	for _, s := range []*Store{mine, theirs, lent} {
+		s.sweep(time.Minute)
+	}
+	noticed := func() {
+		t.Helper()
+		select {
+		case <-notices:
+		case <-time.After(time.Minute):
+			t.Fatal("broken promise: the waiter was not notified")
+		}
+	}
+	noticed() // some may have been missed
+	h := hold(driver.KindMutex, "a", "me:1")
+	require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
+	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	_, err = mine.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
+	require.NoError(t, err)
+	noticed()
+	require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
+	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	_ = mine.finish(peers.abandon)
+	noticed()
+	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+	require.Equal(t, closed, theirs.peers.look(lent.id))
 }
 
 // A process may end after it was looked at and before it is watched.

@@ -45,6 +45,7 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 		return false
 	}
 	defer done()
+	s.peers.restore()
 	end := s.now().Add(within)
 	if !s.claimSweep() {
 		return true
@@ -196,7 +197,7 @@ func (s *Store) contents(path string, decode func([]byte)) error {
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	f := file{fd: fd}
+	f := file{in: s.folder, fd: fd, path: path}
 	defer unix.Close(fd)
 	for range 100 {
 		if _, err := f.read(); err == nil && len(f.content) > 0 {

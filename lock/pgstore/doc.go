@@ -62,8 +62,8 @@
 // give the store a pool of its own, or leave it some. Releases are notified on one further connection for
 // each store, which idle_session_timeout does not end, and which must lead to the
 // server itself: see [Config.Listen]; [Config.Poll] does without. If the pool leads to another server
-// since, the connection is made anew within 10 s. NOTIFY, which makes commits wait for
-// each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
+// since, or the rows of waits were removed by hand, the connection is made anew within 10 s.
+// NOTIFY, which makes commits wait for each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
 // session that listens has kept a transaction open, releases of those are refused, and repeated.
 //
 // PgBouncer in transaction mode may be between. Set
@@ -119,7 +119,7 @@ package pgstore
 // Planted: 240, 241, 245, 277, 357.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go.
-// Planted: 244, 258, 341, 342, 345, 362.
+// Planted: 244, 258, 341, 342, 345, 362, 379.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
 // Planted: 243, 333, 344.

@@ -578,6 +578,34 @@ func TestListensWhereThePoolLeads(t *testing.T) {
 	}
 }
 
+// Waiters are notified though their rows were removed by hand, or with the schema, which was made again.
+func TestRowsOfWaitersAreRemoved(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "removed")
+	for _, remove := range []func(){
+		func() { exec(t, s, "TRUNCATE removed.waits") },
+		func() { migrate(t, s, "removed") },
+	} {
+		store := open(t, s, pgstore.Config{Schema: "removed"})
+		store.SetProbeEvery(time.Millisecond)
+		notices := make(chan driver.Notice, 100)
+		_, err := store.Subscribe(t.Context(), hold(driver.KindMutex, "a", "client:1"), func(n driver.Notice) {
+			select {
+			case notices <- n:
+			default:
+			}
+		})
+		require.NoError(t, err)
+		remove()
+		select {
+		case <-notices: // some may have been missed
+		case <-time.After(time.Minute):
+			t.Fatal("broken promise: the waiter was not subscribed again")
+		}
+	}
+}
+
 // A connection for notifications that is made with another encoding brings messages of all names.
 func TestListensInAnotherEncoding(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ import (
 type listener struct {
 	s       *Store
 	every   time.Duration // see probeEvery; tests shorten it
-	touched chan struct{} // rows of waits are to be changed, or the connection to be looked for
+	touched chan struct{} // rows of waits are to be changed
 	number  int64         // of the last connection, 0 if there was none; of the goroutine of run
 
 	mu      sync.Mutex
@@ -43,7 +43,8 @@ type place struct {
 const (
 	// connectTimeout bounds the making of a connection, and an answer on it.
 	connectTimeout = 5 * time.Second
-	// probeEvery is how often a silent connection is tried.
+	// probeEvery is how often a silent connection is tried, and how often the server is asked for the
+	// connection's lock and rows.
 	probeEvery = 10 * time.Second
 	// firstReconnect and mostReconnect bound the pause before another connection is made.
 	firstReconnect, mostReconnect = 10 * time.Millisecond, time.Second
@@ -241,7 +242,6 @@ func (l *listener) listen() error {
 			if done(); err != nil {
 				return err
 			}
-			l.wake()
 		default:
 			return err
 		}
@@ -296,9 +296,9 @@ var (
 	errElsewhere = fmt.Errorf("pgstore: the connection for notifications leads to another database than the pool: %w", errListen)
 )
 
-// errUnseen reports that requests do not see the lock of a connection any more: the pool leads to another
-// server since, or the connection has failed.
-var errUnseen = errors.New("pgstore: the pool's server does not know the connection for notifications")
+// errUnseen reports that requests do not see the lock or the rows of a connection any more: the pool leads to
+// another server since, the connection has failed, or the rows were removed by hand, as with their schema.
+var errUnseen = errors.New("pgstore: the pool's server does not know the connection for notifications, or has lost its subscriptions")
 
 // lives checks that requests see the lock of a connection, and take the store for alive.
 func (l *listener) lives(ctx context.Context, conn *pgx.Conn, number int64) error {
@@ -354,15 +354,22 @@ func (l *listener) begin(connected bool) (again bool) {
 // the server will have: a statement that arrives late would remove those of subscriptions that were
 // made since. Those of another connection's number it leaves.
 func (l *listener) register(ctx context.Context, number int64, again bool) error {
+	probes := time.NewTicker(l.every)
+	defer probes.Stop()
 	for failures := 0; ; {
+		var err error
 		if failures == 0 && !again {
 			select {
 			case <-l.touched:
+				err = l.update(ctx, number, false)
+			case <-probes.C:
+				err = l.check(ctx, number)
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		} else {
+			err = l.update(ctx, number, again)
 		}
-		err := l.update(ctx, number, again)
 		if err == nil {
 			failures, again = 0, false
 			continue
@@ -380,8 +387,22 @@ func (l *listener) register(ctx context.Context, number int64, again bool) error
 	}
 }
 
-// update makes and removes the rows that are to be changed. If there are none, it only checks that the
-// server knows the connection. After a gap it notifies all.
+// check checks that the server has the lock of a connection, and the rows that were made.
+func (l *listener) check(ctx context.Context, number int64) error {
+	l.mu.Lock()
+	least := 0
+	for _, topics := range l.rows {
+		for _, has := range topics {
+			if has {
+				least++
+			}
+		}
+	}
+	l.mu.Unlock()
+	return l.send(ctx, l.s.sql.knows, number, least)
+}
+
+// update makes and removes the rows that are to be changed. After a gap it notifies all.
 func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	l.mu.Lock()
 	changes := l.changes
@@ -402,11 +423,11 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	}
 	l.mu.Unlock()
 	var err error
-	if len(more.all) > 0 || len(fewer.all) == 0 {
-		err = l.send(ctx, l.s.sql.wait, &more, number)
+	if len(more.all) > 0 {
+		err = l.send(ctx, l.s.sql.wait, more.names, more.kinds, more.ofs, number)
 	}
 	if err == nil && len(fewer.all) > 0 {
-		err = l.send(ctx, l.s.sql.unwait, &fewer, number)
+		err = l.send(ctx, l.s.sql.unwait, fewer.names, fewer.kinds, fewer.ofs, number)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -449,11 +470,12 @@ func (p *places) add(at place) {
 	p.all, p.names, p.kinds, p.ofs = append(p.all, at), append(p.names, at.name), append(p.kinds, int16(at.Kind)), append(p.ofs, at.Of)
 }
 
-func (l *listener) send(ctx context.Context, sql string, p *places, number int64) error {
+// send sends a statement whose row, if any, shows that the server does not know the connection.
+func (l *listener) send(ctx context.Context, sql string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	unseen := false
-	err := l.s.query(ctx, sql, []any{p.names, p.kinds, p.ofs, number}, func(rows pgx.Rows) error { return rows.Scan(&unseen) })
+	err := l.s.query(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(&unseen) })
 	if err == nil && unseen {
 		return errUnseen
 	}

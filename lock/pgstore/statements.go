@@ -7,7 +7,7 @@ type statements struct {
 	clock, read, save, acquire, release, renew string
 	look, list                                 string
 	announce, clients                          string
-	wait, unwait, leave                        string
+	wait, unwait, leave, knows                 string
 	claim, sweep, forget                       string
 }
 
@@ -55,6 +55,8 @@ func newStatements(schema string) statements {
 			SELECT pg_try_advisory_xact_lock_shared($4::bigint)`),
 		unwait: text(`DELETE FROM {schema}.waits w USING unnest($1::text[], $2::smallint[], $3::text[]) AS g(name, kind, of)
 			WHERE w.name = g.name AND w.kind = g.kind AND w.of = g.of AND w.store = $4::bigint`),
+		knows: text(`SELECT pg_try_advisory_xact_lock_shared($1::bigint)
+			OR (SELECT count(*) FROM {schema}.waits WHERE store = $1::bigint) < $2::bigint`),
 		leave: text("DELETE FROM {schema}.waits WHERE store = $1::bigint"),
 		// Without the row of upkeep, as after a restore of a part, each store sweeps.
 		claim: text(`WITH claimed AS (UPDATE {schema}.upkeep SET due = {schema}.clock() / 1000 + $1::bigint
