@@ -95,7 +95,7 @@ func (s *Store) verifyServers(a *attempt) {
 	}
 	s.work.Go(func() {
 		a.gather(context.Background(), func() bool { return false })
-		if a.outcomes.ended() {
+		if a.grant.current().over {
 			return // a late grant may have come after the release
 		}
 		s.pairs.note(a.votes)
@@ -140,7 +140,7 @@ func (s *Store) compare(ctx context.Context, by time.Time, a *attempt) {
 // compareTwo asks a node for a further hold of the owner that another node has granted
 // the lock.
 func (s *Store) compareTwo(ctx context.Context, a *attempt, refused, granted *node) error {
-	hold := a.hold.at(granted)
+	hold := granted.named(a.hold)
 	hold.Count = 2
 	answer, err := refused.Acquire(ctx, hold)
 	switch {
@@ -148,7 +148,7 @@ func (s *Store) compareTwo(ctx context.Context, a *attempt, refused, granted *no
 		return err
 	case answer.Verdict == driver.Granted:
 		s.pairs.set(refused.index, granted.index, true)
-	case !a.outcomes.ended() && time.Now().Before(a.asked.Add(a.hold.TTL)): // the grant stands
+	case !a.grant.current().over && time.Now().Before(a.asked.Add(a.hold.TTL)): // the grant stands
 		s.pairs.set(refused.index, granted.index, false)
 	}
 	return nil

@@ -27,7 +27,8 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		own: make([]ownReleases, len(s.nodes)),
 	}
 	s.listeners.add(sub)
-	hold := asked(h)
+	hold := *h
+	hold.Queue = driver.Queue{}
 	v := s.newVotes("subscribe to", h.Name)
 	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
 		ctx, cancel := context.WithCancel(ctx)

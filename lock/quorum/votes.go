@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -174,8 +173,8 @@ func (v *votes) refusal() driver.Answer {
 	return answer
 }
 
-// grant is the answer for a lock that a majority has granted.
-func (v *votes) grant() driver.Answer {
+// consent is the answer for a lock that a majority has granted.
+func (v *votes) consent() driver.Answer {
 	answer := driver.Answer{Verdict: driver.Granted}
 	for _, b := range v.cast {
 		if b.said != Done {
@@ -194,9 +193,4 @@ func shorter(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// maybeApplied reports whether a node has granted the hold, or failed and may have or may yet do so.
-func (b *ballot) maybeApplied() bool {
-	return b.answer.Verdict == driver.Granted || b.said == Failed && !errors.Is(b.err, driver.ErrNotDone)
 }
