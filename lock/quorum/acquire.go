@@ -90,9 +90,9 @@ type attempt struct {
 // largest of the granting nodes', and at least least; fence raises the counters of a
 // majority to it.
 func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, g *grant, least int64) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), grant: g, hold: g.asked(h), asked: time.Now(), began: s.event(), by: by}
+	a := &attempt{grant: g, hold: g.asked(h), asked: time.Now(), began: s.event(), by: by}
 	proposed := s.propose(a.asked)
-	a.ask(ctx, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	a.votes = s.ask(ctx, "acquire", h.Name, by, func(ctx context.Context, n *node) (ballot, error) {
 		answer, err := n.acquire(ctx, g, n.named(a.hold), proposed, a.asked, a.by)
 		return ballot{said: saidOf(answer.Verdict), answer: answer}, err
 	})

@@ -30,8 +30,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		return false, nil
 	}
 	hold, sent := known.asked(h), time.Now()
-	v := s.newVotes("release", h.Name)
-	v.ask(ctx, sent.Add(s.limit(h.TTL)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v := s.ask(ctx, "release", h.Name, sent.Add(s.limit(h.TTL)), func(ctx context.Context, n *node) (ballot, error) {
 		held, err := n.Release(ctx, n.named(hold))
 		if held {
 			return ballot{said: Done}, err

@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	}
 	defer s.work.Done()
 	r := &round{
-		votes: s.newVotes("renew", ""), asked: time.Now(), grants: s.grants.ofLeases(items),
+		votes: &votes{store: s, request: "renew", cast: make([]ballot, len(s.nodes))}, asked: time.Now(), grants: s.grants.ofLeases(items),
 		leases:  slices.Clone(items), // nodes that answer late read them after the call
 		answers: make([][]renewal.Item, len(s.nodes)),
 	}
