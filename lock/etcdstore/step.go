@@ -43,7 +43,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 	if err := s.begin(ctx); err != nil {
 		return outcome{}, err
 	}
-	leave, err := s.enter(ctx, name)
+	leave, err := s.turns.Take(ctx, name)
 	if err != nil {
 		return outcome{}, unsent(err)
 	}
