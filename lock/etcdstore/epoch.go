@@ -16,16 +16,10 @@ import (
 // Tokens are this and a revision, so that they grow although a cluster is made anew.
 type epoch struct{ base, revision int64 }
 
-func (s *Store) epochBase() int64 {
+func (s *Store) knownEpoch() epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.epoch.base
-}
-
-func (s *Store) epochRevision() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch.revision
+	return s.epoch
 }
 
 // setEpoch takes what the key of the epoch has. From another program's value tokens would begin anew, and

@@ -94,7 +94,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
-	if s.epochRevision() > 0 {
+	if s.knownEpoch().revision > 0 {
 		return nil
 	}
 	if err := s.openEpoch(ctx); err != nil {

@@ -158,7 +158,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		a, sent = w.state.Acquire(w.now, endless(h))
 		switch a.Verdict {
 		case driver.Granted:
-			w.claim(h.Owner, ttl)
+			w.claims = wanted{owner: h.Owner, ttl: ttl}
 		case driver.Refused:
 			w.refused()
 		}
@@ -230,10 +230,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
-			w.claim(h.Owner, ttl)
-		}
-		if fixed != nil {
-			w.claimFixed(h.Owner, fixed)
+			w.claims = wanted{owner: h.Owner, ttl: ttl, by: fixed}
 		}
 		w.bump = s.leases.doubtful(id)
 		return sent

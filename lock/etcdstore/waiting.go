@@ -4,8 +4,6 @@ import (
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // keepTimeout bounds what keeps a lease of waitTTL alive: if a member hangs, others are tried before
@@ -61,12 +59,5 @@ func (s *Store) keepWaiting(ctx context.Context, l *lease) {
 	}
 	names := sortedKeys(s.subs)
 	s.mu.Unlock()
-	for _, name := range names {
-		bounded, cancel := context.WithTimeout(ctx, tidyTimeout)
-		s.tidy(bounded, name, []clientv3.LeaseID{l.id}) //nolint:errcheck // the waiters send requests again
-		cancel()
-		s.mu.Lock()
-		s.subs[name].DeliverAll(driver.Notice{})
-		s.mu.Unlock()
-	}
+	s.leaseEnded(ctx, l.id, names)
 }
