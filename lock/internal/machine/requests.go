@@ -75,21 +75,27 @@ func (r *Requests) Group(string, any) string { return "" }
 func (r *Requests) Renew(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		item := &items[i]
-		kind, permits, _ := driver.ParseRef(item.Ref)
 		item.Err = r.Step(ctx, item.Key, func(s *State, now time.Time) []Message {
-			switch a := s.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits}); a.Verdict {
-			case driver.Granted:
-				item.Outcome, item.Given = renewal.Renewed, a.Lease
-			case driver.Refused:
-				item.Outcome = renewal.Taken
-			case driver.NotHeld:
-				item.Outcome = renewal.Gone
-			}
+			s.RenewItem(now, item)
 			return nil
 		})
 		if item.Err != nil {
 			item.Outcome, item.Given = renewal.Unknown, 0 // the step was not stored
 		}
+	}
+}
+
+// RenewItem prolongs a lease of the name, and has its outcome in the item.
+func (s *State) RenewItem(now time.Time, item *renewal.Item) {
+	kind, permits, _ := driver.ParseRef(item.Ref)
+	a := s.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits})
+	switch item.Given = a.Lease; a.Verdict {
+	case driver.Granted:
+		item.Outcome = renewal.Renewed
+	case driver.Refused:
+		item.Outcome = renewal.Taken
+	case driver.NotHeld:
+		item.Outcome = renewal.Gone
 	}
 }
 
