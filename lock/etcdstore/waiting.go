@@ -4,6 +4,8 @@ import (
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // keepTimeout bounds what keeps a lease of waitTTL alive: if a member hangs, others are tried before
@@ -35,7 +37,7 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 // then the store waits by another one.
 func (s *Store) keepWaiting(ctx context.Context, l *lease) {
 	for left := keepTimeout; ctx.Err() == nil && s.leases.own(l.id) != nil; {
-		pause(ctx, left)
+		backoff.Sleep(ctx, left)
 		bounded, cancel := context.WithTimeout(ctx, keepTimeout)
 		of, _, err := s.keeper.keep(bounded, []clientv3.LeaseID{l.id}, nil)
 		cancel()
