@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -61,16 +62,11 @@ func (t *serverPairs) distinct(i, j int) bool {
 
 // note records that nodes which have granted the same lock are different servers.
 func (t *serverPairs) note(v *votes) {
-	if t.complete() {
-		return
-	}
-	for i := range v.cast {
-		for j := range i {
-			if v.cast[i].said == Done && v.cast[j].said == Done {
-				t.set(i, j, false)
-			}
-		}
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.unsure, func(pair [2]int, _ bool) bool {
+		return v.cast[pair[0]].said == Done && v.cast[pair[1]].said == Done
+	})
 }
 
 // found returns an error if two nodes are known to be one server, unless these votes show
@@ -109,7 +105,6 @@ func (s *Store) verifyServersRefused(ctx context.Context, a *attempt) {
 	if a.err != nil || !a.split() || s.pairs.complete() {
 		return
 	}
-	s.pairs.note(a.votes)
 	s.compare(ctx, a.by, a)
 	a.err = s.pairs.found(a.votes)
 }
