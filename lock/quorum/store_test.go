@@ -316,6 +316,7 @@ func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 		answer, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.Equal(t, driver.Granted, answer.Verdict)
+		pass(time.Millisecond) // for the third node
 		for _, b := range all[:2] {
 			b.lose()
 			b.give(h.Name, "other:1", time.Hour)
