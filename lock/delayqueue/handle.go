@@ -153,6 +153,6 @@ func (w *worker) settle(st settlement) Outcome {
 		if lost == nil {
 			held = st.lease.Context() // its end leaves time for one request
 		}
-		pause(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
+		backoff.Sleep(held, backoff.Pause(try, 10*time.Millisecond, min(w.config.TTL/6, mostPause)))
 	}
 }

@@ -84,20 +84,8 @@ func (q *Queue) ask(ctx context.Context, again func(error) bool, sc redisstore.S
 		case whole == nil || limited.Err() == nil:
 			whole = err
 		}
-		if !pause(limited, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond)) && ctx.Err() == nil {
+		if !backoff.Sleep(limited, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond)) && ctx.Err() == nil {
 			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, whole)
 		}
-	}
-}
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

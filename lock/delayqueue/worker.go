@@ -264,7 +264,7 @@ func (w *worker) subscribe() {
 			w.queue.log.Warn("delayqueue: no notice of messages that are due earlier; trying again",
 				"queue", w.queue.name, "after", mostPause, "err", err)
 		}
-		pause(w.ending, mostPause)
+		backoff.Sleep(w.ending, mostPause)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 )
 
@@ -77,7 +78,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrTooManyWaiters) || errors.Is(err, lock.ErrRetriesExhausted):
-			pause(ctx)
+			backoff.Sleep(ctx, time.Second)
 			continue
 		default:
 			return fmt.Errorf("elect: cannot stand for %q: %w", e.mutex.Name(), err)
@@ -91,7 +92,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case !again:
 			return err
 		case errors.Is(err, ErrResign):
-			pause(ctx)
+			backoff.Sleep(ctx, time.Second)
 		}
 	}
 }
@@ -119,14 +120,6 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 // lead at once, beside the owner and in its term.
 func (e *Election) withoutMutex(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reentry.KeyOf(e.locker, driver.KindMutex, e.mutex.Name()), nil)
-}
-
-// pause waits for a second, or until ctx ends.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
 }
 
 // Leader returns who leads now, as the store knows it, or an error that matches

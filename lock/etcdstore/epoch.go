@@ -17,16 +17,10 @@ import (
 // Tokens are this and a revision, so that they grow although a cluster is made anew.
 type epoch struct{ base, revision int64 }
 
-func (s *Store) epochBase() int64 {
+func (s *Store) knownEpoch() epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.epoch.base
-}
-
-func (s *Store) epochRevision() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch.revision
+	return s.epoch
 }
 
 // setEpoch takes what the key of the epoch has. From another program's value tokens would begin anew, and
@@ -50,7 +44,7 @@ func (s *Store) setEpoch(value []byte, revision int64) error {
 // sawEpoch takes the epoch that a keepalive has read: a store that only holds and waits writes nothing, and
 // its watches would wait for revisions of before a restore. An error is that of its next request.
 func (s *Store) sawEpoch(kv *mvccpb.KeyValue) {
-	if kv.ModRevision != s.epochRevision() {
+	if kv.ModRevision != s.knownEpoch().revision {
 		s.setEpoch(kv.Value, kv.ModRevision) //nolint:errcheck // see above
 	}
 }

@@ -2,7 +2,6 @@ package etcdstore
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"time"
@@ -66,11 +65,19 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 }
 
 // describe adds what the machine does not know.
-func (s *Store) describe(ctx context.Context, info *driver.Info, o outcome) error {
-	info.Name, info.Token, info.TTL = o.name, o.lastToken(), 0
-	info.Holders = info.Holders[:min(len(info.Holders), driver.MaxTold)]
-	info.Waiters = info.Waiters[:min(len(info.Waiters), driver.MaxTold)]
-	left, clients := make(map[clientv3.LeaseID]time.Duration), make(map[string]driver.Client)
+func (s *Store) describe(ctx context.Context, info *driver.Info, o outcome) (err error) {
+	clients := make(map[string]driver.Client)
+	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
+		c, known := clients[id]
+		if !known && err == nil {
+			c, err = s.announced(ctx, id)
+			clients[id] = c
+		}
+		return c, !c.Since.IsZero()
+	}}
+	r.Identify(info, o.name)
+	info.Token, info.TTL = o.lastToken(), 0
+	left := make(map[clientv3.LeaseID]time.Duration)
 	for i := range info.Holders {
 		h := &info.Holders[i]
 		claim := o.of[h.Owner]
@@ -81,69 +88,29 @@ func (s *Store) describe(ctx context.Context, info *driver.Info, o outcome) erro
 			}
 			left[claim.lease] = max(time.Duration(answer.TTL)*time.Second, time.Millisecond)
 		}
-		c, announced, err := s.clientOf(ctx, h.Owner, clients)
-		if err != nil {
-			return err
-		}
-		h.TTL, h.Client = left[claim.lease], c
-		if info.TTL = max(info.TTL, h.TTL); announced {
+		h.TTL = left[claim.lease]
+		if info.TTL = max(info.TTL, h.TTL); !h.Client.Since.IsZero() { // the client was announced
 			h.Since = time.UnixMicro(claim.since)
 		}
 	}
-	for i := range info.Waiters {
-		w := &info.Waiters[i]
-		c, _, err := s.clientOf(ctx, w.Owner, clients)
-		if err != nil {
-			return err
-		}
-		w.Client = c
-	}
-	return nil
+	return err
 }
 
-// clientOf returns the record of an owner's client.
-func (s *Store) clientOf(ctx context.Context, owner string, known map[string]driver.Client) (c driver.Client, announced bool, err error) {
-	id := driver.ClientOf(owner)
-	c, seen := known[id]
-	if !seen {
-		response, err := s.get(ctx, s.keys.client(id))
-		if err != nil {
-			return c, false, unsent(err)
-		}
-		c.ID = id
-		var stored driver.Client
-		if len(response.Kvs) > 0 && machine.Decode(response.Kvs[0].Value, func(m *machine.Coder) { m.Client(&stored) }) {
-			c = stored
-		}
-		known[id] = c
+// announced returns the record of a client, or nothing.
+func (s *Store) announced(ctx context.Context, id string) (c driver.Client, err error) {
+	response, err := s.get(ctx, s.keys.client(id))
+	if err != nil {
+		return c, unsent(err)
 	}
-	return c, !c.Since.IsZero(), nil
+	if len(response.Kvs) == 0 || !machine.Decode(response.Kvs[0].Value, func(m *machine.Coder) { m.Client(&c) }) {
+		return driver.Client{}, nil
+	}
+	return c, nil
 }
 
 // List yields the held locks, see [driver.Inspector].
 func (s *Store) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		names, err := s.names(ctx, prefix)
-		if err != nil {
-			yield(driver.Info{}, fmt.Errorf("list: %w", err))
-			return
-		}
-		for _, name := range names {
-			if !wanted(name) {
-				continue
-			}
-			info, err := s.Inspect(ctx, name, driver.KindMutex)
-			if err != nil {
-				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
-					return
-				}
-				continue
-			}
-			if info.Held() && !yield(info, nil) {
-				return
-			}
-		}
-	}
+	return machine.Held(ctx, prefix, wanted, s.names, s.Inspect)
 }
 
 // names returns the names with a prefix that have a record.

@@ -95,6 +95,11 @@ func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
 		names = sortedKeys(p.names)
 	}
 	s.mu.Unlock()
+	s.leaseEnded(ctx, id, names)
+}
+
+// leaseEnded releases what an ended lease has of names, and has their waiters send requests again.
+func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []string) {
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters send requests again

@@ -157,8 +157,7 @@ func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.D
 	o, err := s.step(ctx, item.Key, hold{}, func(w *work) []machine.Message {
 		w.verify(item.Owner)
 		if a = w.state.Renew(w.now, h); a.Verdict == driver.Granted {
-			w.claim(item.Owner, item.TTL.Truncate(time.Second))
-			w.move = true
+			w.claims = wanted{owner: item.Owner, ttl: item.TTL.Truncate(time.Second), other: true}
 		} else {
 			w.refused()
 		}

@@ -7,6 +7,8 @@ import (
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 const (
@@ -22,7 +24,7 @@ func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err
 		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {
 			return reply, err
 		}
-		pause(ctx, leaderPause)
+		backoff.Sleep(ctx, leaderPause)
 	}
 }
 
@@ -95,7 +97,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
-	if s.epochRevision() > 0 {
+	if s.knownEpoch().revision > 0 {
 		return nil
 	}
 	if err := s.openEpoch(ctx); err != nil {

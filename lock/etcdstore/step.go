@@ -28,7 +28,7 @@ func (o outcome) leaseOf(owner string) *lease { return o.s.leases.own(o.of[owner
 // lastToken returns the record's last token.
 func (o outcome) lastToken() int64 {
 	if o.granted {
-		return o.s.epochBase() + o.revision
+		return o.s.knownEpoch().base + o.revision
 	}
 	return o.state.Token()
 }
@@ -43,7 +43,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 	if err := s.begin(ctx); err != nil {
 		return outcome{}, err
 	}
-	leave, err := s.enter(ctx, name)
+	leave, err := s.turns.Take(ctx, name)
 	if err != nil {
 		return outcome{}, unsent(err)
 	}

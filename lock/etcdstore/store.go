@@ -55,12 +55,12 @@ type Store struct {
 	running sync.WaitGroup
 	leases  *leases
 	keeper  *keeper
+	turns   machine.Turns // of steps on a name
 
 	mu       sync.Mutex // guards what follows; notify is called with it
 	closed   bool
 	epoch    epoch
-	anew     context.Context // ends when the cluster has begun anew
-	entered  map[string]*entry
+	anew     context.Context    // ends when the cluster has begun anew
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers
 	stream   int               // of the watches that begin
@@ -92,7 +92,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 	}
 	s := &Store{
 		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
-		entered: make(map[string]*entry), cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
+		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 		onLoss: make(map[int]func()), grants: make(map[string]time.Time),
 	}
@@ -158,7 +158,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		a, sent = w.state.Acquire(w.now, endless(h))
 		switch a.Verdict {
 		case driver.Granted:
-			w.claim(h.Owner, ttl)
+			w.claims = wanted{owner: h.Owner, ttl: ttl}
 		case driver.Refused:
 			w.refused()
 		}
@@ -230,10 +230,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
-			w.claim(h.Owner, ttl)
-		}
-		if fixed != nil {
-			w.claimFixed(h.Owner, fixed)
+			w.claims = wanted{owner: h.Owner, ttl: ttl, by: fixed}
 		}
 		w.bump = s.leases.doubtful(id)
 		return sent
@@ -261,43 +258,6 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 		return nil
 	})
 	return ask, err
-}
-
-// entry is the use of a name's record by requests of this store, one at a time.
-type entry struct {
-	use   chan struct{} // has one element while no request uses it
-	users int
-}
-
-// enter waits until no other request of this store uses the record of a name: they would only
-// make each other's transactions fail.
-func (s *Store) enter(ctx context.Context, name string) (leave func(), err error) {
-	s.mu.Lock()
-	e := s.entered[name]
-	if e == nil {
-		e = &entry{use: make(chan struct{}, 1)}
-		e.use <- struct{}{}
-		s.entered[name] = e
-	}
-	e.users++
-	s.mu.Unlock()
-	drop := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if e.users--; e.users == 0 {
-			delete(s.entered, name)
-		}
-	}
-	select {
-	case <-e.use:
-		return func() {
-			e.use <- struct{}{}
-			drop()
-		}, nil
-	case <-ctx.Done():
-		drop()
-		return nil, ctx.Err()
-	}
 }
 
 // cached returns the version of a record that this store has written last. Without one the key

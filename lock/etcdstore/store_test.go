@@ -282,7 +282,7 @@ func TestTokensAreRevisions(t *testing.T) {
 	first := acquire(t, s, request("me:1", time.Minute))
 	v, err := s.read(t.Context(), "a")
 	require.NoError(t, err)
-	assert.Equal(t, s.epochBase()+v.revision, first.Token)
+	assert.Equal(t, s.knownEpoch().base+v.revision, first.Token)
 	_, err = s.client.Delete(t.Context(), s.keys.lock("a"))
 	require.NoError(t, err)
 	other := beside(t, s)
@@ -737,7 +737,7 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, err)
 	w.change(func(w *work) []machine.Message {
 		_, sent := w.state.Acquire(w.now, endless(h))
-		w.claim(h.Owner, h.TTL)
+		w.claims = wanted{owner: h.Owner, ttl: h.TTL}
 		return sent
 	})
 	require.NoError(t, w.settle(t.Context()))

@@ -108,7 +108,7 @@ func (s *Store) granted(name string) {
 
 func (s *Store) expire(ctx context.Context, name string) {
 	for left := s.waitTTL; left > 0; {
-		pause(ctx, left)
+		backoff.Sleep(ctx, left)
 		s.mu.Lock()
 		if left = s.waitTTL - time.Since(s.grants[name]); left <= 0 || ctx.Err() != nil {
 			delete(s.grants, name)
@@ -197,6 +197,6 @@ func (s *Store) run(ctx context.Context, w *watch, key string) {
 		s.mu.Lock()
 		w.err = err
 		s.mu.Unlock()
-		pause(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
+		backoff.Sleep(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) planSweep() {
 	s.sweeping = true
 	s.running.Go(func() {
 		for again := true; again && s.ctx.Err() == nil; {
-			pause(s.ctx, sweepEvery)
+			backoff.Sleep(s.ctx, sweepEvery)
 			ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
 			again = s.sweepsOn(s.sweep(ctx))
 			cancel()

@@ -41,7 +41,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 	key, epoch := s.keys.lock(w.name), s.keys.epoch()
 	compare := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", v.revision),
-		clientv3.Compare(clientv3.ModRevision(epoch), "=", s.epochRevision()),
+		clientv3.Compare(clientv3.ModRevision(epoch), "=", s.knownEpoch().revision),
 	}
 	otherwise := []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(epoch)}
 	for i, guard := range s.leases.guards(w.uses) {

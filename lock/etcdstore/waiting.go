@@ -5,7 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // keepTimeout bounds what keeps a lease of waitTTL alive: if a member hangs, others are tried before
@@ -37,7 +37,7 @@ func (s *Store) waiter(ctx context.Context) (*lease, error) {
 // then the store waits by another one.
 func (s *Store) keepWaiting(ctx context.Context, l *lease) {
 	for left := keepTimeout; ctx.Err() == nil && s.leases.own(l.id) != nil; {
-		pause(ctx, left)
+		backoff.Sleep(ctx, left)
 		bounded, cancel := context.WithTimeout(ctx, keepTimeout)
 		of, _, err := s.keeper.keep(bounded, []clientv3.LeaseID{l.id}, nil)
 		cancel()
@@ -61,12 +61,5 @@ func (s *Store) keepWaiting(ctx context.Context, l *lease) {
 	}
 	names := sortedKeys(s.subs)
 	s.mu.Unlock()
-	for _, name := range names {
-		bounded, cancel := context.WithTimeout(ctx, tidyTimeout)
-		s.tidy(bounded, name, []clientv3.LeaseID{l.id}) //nolint:errcheck // the waiters send requests again
-		cancel()
-		s.mu.Lock()
-		s.subs[name].DeliverAll(driver.Notice{})
-		s.mu.Unlock()
-	}
+	s.leaseEnded(ctx, l.id, names)
 }

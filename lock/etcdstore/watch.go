@@ -68,7 +68,7 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 		if gone {
 			return true
 		}
-		pause(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
+		backoff.Sleep(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
 		if _, revision, err := s.there(ctx, key); err == nil {
 			from = revision + 1
 		}
@@ -83,13 +83,4 @@ func (s *Store) there(ctx context.Context, key string) (there bool, revision int
 		return false, 0, err
 	}
 	return living(response.Kvs), response.Header.Revision, nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -27,14 +27,20 @@ type work struct {
 	before  []byte
 	token   int64 // the last one before the step
 	topics  []machine.Topic
-	claims  map[string]time.Duration    // owners that were granted something, for a TTL
-	fixed   map[string]*lease           // owners that get a lease of their own
-	prior   map[string]clientv3.LeaseID // by which owners of claims have held the lock
-	move    bool                        // claims are to have other leases than before
-	bump    []*lease                    // leases whose requests on their way are prevented
-	uses    []*lease                    // leases by which the step claims something
+	claims  wanted
+	bump    []*lease // leases whose requests on their way are prevented
+	uses    []*lease // leases by which the step claims something
 	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
 	remains []*lease
+}
+
+// wanted is what a step claims for an owner: that its part of the state has a TTL of its own.
+type wanted struct {
+	owner string // "": nothing is claimed
+	ttl   time.Duration
+	by    *lease           // nil: one of the holds of the TTL
+	other bool             // not by prior
+	prior clientv3.LeaseID // by which the owner has had it before; set by assign
 }
 
 // load decodes a version of a record.
@@ -45,7 +51,7 @@ func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*w
 	}
 	if w.granted {
 		w.granted = false
-		w.state.SetToken(s.epochBase() + v.revision)
+		w.state.SetToken(s.knownEpoch().base + v.revision)
 	}
 	w.before, w.token = machine.Encode(w.code), w.state.Token()
 	w.state.Listening = w.listening
@@ -144,19 +150,6 @@ func (w *work) verify(owner string) {
 	}
 }
 
-// claim gives an owner's part of the state a TTL of its own.
-func (w *work) claim(owner string, ttl time.Duration) {
-	if w.claims == nil {
-		w.claims = make(map[string]time.Duration)
-	}
-	w.claims[owner] = ttl
-}
-
-// claimFixed gives an owner's part of the state a lease of its own.
-func (w *work) claimFixed(owner string, l *lease) {
-	w.fixed = map[string]*lease{owner: l}
-}
-
 // listening returns how many stores are subscribed to a topic.
 func (w *work) listening(t machine.Topic) (n int) {
 	for _, wait := range w.waits {
@@ -202,22 +195,14 @@ func (w *work) note(t machine.Topic) {
 func (w *work) assign() {
 	granted := w.state.Token() != w.token
 	of := make(map[string]claim)
-	w.prior = make(map[string]clientv3.LeaseID)
 	for _, owner := range w.state.Owners() {
 		o, known := w.of[owner]
-		ttl, claimed := w.claims[owner]
 		switch {
-		case claimed:
+		case owner == w.claims.owner:
 			if !known || granted {
 				o.since = w.now.UnixMicro()
 			}
-			if o.lease != 0 {
-				w.prior[owner] = o.lease
-			}
-			o.ttl, o.lease = ttl, 0
-			if l := w.fixed[owner]; l != nil {
-				o.lease = l.id
-			}
+			w.claims.prior, o.ttl, o.lease = o.lease, w.claims.ttl, 0
 		case !known:
 			o = claim{0, w.s.waitTTL, w.now.UnixMicro()}
 		}
@@ -240,22 +225,17 @@ func (w *work) settle(ctx context.Context) error {
 			w.uses = append(w.uses, l)
 		}
 	}
-	for owner, l := range w.fixed {
-		if _, claimed := w.of[owner]; claimed {
-			use(l)
-		}
-	}
 	for _, owner := range sortedKeys(w.of) {
 		o := w.of[owner]
 		if o.lease != 0 {
 			continue
 		}
-		var l *lease
-		var err error
-		if _, claimed := w.claims[owner]; claimed {
-			l, err = w.s.leases.after(ctx, o.ttl, w.prior[owner], w.move)
-		} else {
+		l, err := w.claims.by, error(nil)
+		switch c := &w.claims; {
+		case owner != c.owner:
 			l, err = w.s.waiter(ctx)
+		case l == nil:
+			l, err = w.s.leases.after(ctx, o.ttl, c.prior, c.other)
 		}
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/logging"
 )
 
@@ -294,11 +295,7 @@ func (h *handler) store(ctx context.Context, q *request, lease *lock.Lease, r *r
 		case err == nil:
 			return lock.ErrLost // or the record of this attempt was dropped
 		}
-		pause := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !backoff.Sleep(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}

@@ -109,7 +109,7 @@ package pgstore
 // Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
 // Planted: 221, 246, 259.
 //
-// The machine on a row: step.go, turn.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
+// The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
 // Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340.
 //

@@ -178,10 +178,7 @@ func (l *listener) run() {
 			failures = 0
 		}
 		if failures > 0 {
-			select {
-			case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
-			case <-l.s.ending.Done():
-			}
+			backoff.Sleep(l.s.ending, backoff.Pause(failures, firstReconnect, mostReconnect))
 		}
 	}
 }
@@ -379,9 +376,7 @@ func (l *listener) register(ctx context.Context, number int64, again bool) error
 		}
 		l.fail("pgstore: a subscription failed", err)
 		failures++
-		select {
-		case <-time.After(backoff.Pause(failures, firstReconnect, mostReconnect)):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, backoff.Pause(failures, firstReconnect, mostReconnect)) {
 			return ctx.Err()
 		}
 	}

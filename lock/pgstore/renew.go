@@ -102,7 +102,7 @@ func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Ite
 		if of[name] == nil {
 			steps = append(steps, &step{name: name, do: func(state *machine.State, now time.Time) []machine.Message {
 				for _, item := range of[name] {
-					renew(state, now, item)
+					state.RenewItem(now, item)
 				}
 				return nil
 			}})
@@ -110,17 +110,4 @@ func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Ite
 		of[name] = append(of[name], item)
 	}
 	return s.steps(ctx, w, steps...)
-}
-
-// renew prolongs a lease on the state of its name.
-func renew(state *machine.State, now time.Time, item *renewal.Item) {
-	kind, permits, _ := driver.ParseRef(item.Ref)
-	switch a := state.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits}); a.Verdict {
-	case driver.Granted:
-		item.Outcome, item.Given = renewal.Renewed, a.Lease
-	case driver.Refused:
-		item.Outcome, item.Given = renewal.Taken, 0
-	case driver.NotHeld:
-		item.Outcome, item.Given = renewal.Gone, 0
-	}
 }

@@ -115,12 +115,7 @@ func (s *Store) query(ctx context.Context, sql string, args []any, scan func(pgx
 		if errors.Is(err, errLate) {
 			s.clock.reading.CompareAndSwap(used, nil) // it may be wrong
 		}
-		if !repeats(ctx, err, failures) {
-			return err
-		}
-		select {
-		case <-time.After(backoff.Pause(failures, firstPause, mostPause)):
-		case <-ctx.Done():
+		if !repeats(ctx, err, failures) || !backoff.Sleep(ctx, backoff.Pause(failures, firstPause, mostPause)) {
 			return err
 		}
 	}

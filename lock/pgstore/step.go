@@ -55,7 +55,7 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 // was under way: see settled in schema.sql. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
-	defer s.turns.take(ctx, namesOf(steps))()
+	defer s.turn(ctx, namesOf(steps)...)()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
 	if err := s.read(ctx, w, unread); err != nil {
 		return err
@@ -85,6 +85,21 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 		steps = slices.DeleteFunc(steps, func(st *step) bool { return st.row == nil })
 	}
 	return nil
+}
+
+// longestTurn is how long a step waits for a turn: one whose request hangs does not block the others.
+const longestTurn = time.Second
+
+// turn waits for the turns of names, which are sorted, and returns how to give them back. Once it has
+// waited for too long, the step has none.
+func (s *Store) turn(ctx context.Context, names ...string) (give func()) {
+	ctx, cancel := context.WithTimeout(ctx, longestTurn)
+	defer cancel()
+	give, err := s.turns.Take(ctx, names...)
+	if err != nil {
+		return func() {}
+	}
+	return give
 }
 
 // read reads the rows of steps.

@@ -58,7 +58,7 @@ type Store struct {
 	config   Config
 	sql      statements
 	clock    serverClock
-	turns    turns
+	turns    machine.Turns
 	listener *listener // nil if the store polls
 	sweeper  sweeper
 
@@ -101,7 +101,6 @@ func newStore(pool pool, c Config) (*Store, error) {
 	s.requests = requests{Step: s.step}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.sweeper.s = s
-	s.turns.of = make(map[string]*turn)
 	if !c.Poll {
 		s.listener = newListener(s)
 	}

@@ -33,7 +33,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 	}
 	by := time.Now().Add(s.limit(h.TTL))
 	for try := 0; ; try++ {
-		a := s.attempt(ctx, by, h, newAlias(h.Owner), s.newOutcomes(), 0)
+		a := s.attempt(ctx, by, h, s.newGrant(h), 0)
 		if a.granted() {
 			s.grants.keep(h, a)
 			s.verifyServers(a)
@@ -56,9 +56,10 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 // The token stays the same if the hold has lasted until then. Otherwise it may be larger:
 // the nodes may have granted the lock to another owner meanwhile.
 func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) (driver.Answer, error) {
-	before := s.grants.termsOf(known)
-	until := renewal.Until(before.by.Add(-before.ttl), before.ttl) // a majority certainly has the hold
-	a := s.attempt(ctx, time.Now().Add(s.limit(h.TTL)), h, known.hold.names, known.outcomes, before.token)
+	before := known.current()
+	ttl := before.hold.TTL
+	until := renewal.Until(before.by.Add(-ttl), ttl) // a majority certainly has the hold
+	a := s.attempt(ctx, time.Now().Add(s.limit(h.TTL)), h, known, before.token)
 	if !a.granted() {
 		if h.Count == 1 && a.blocked(Refused) { // it was lost
 			s.grants.forget(h)
@@ -76,34 +77,24 @@ func (s *Store) acquireAgain(ctx context.Context, h *driver.Hold, known *grant) 
 // attempt is one round of requests to all nodes for a hold.
 type attempt struct {
 	*votes
-	hold     nodeHold
-	asked    time.Time // before the first node was asked
-	began    event     // then, too
-	by       time.Time // the deadline of the acquisition, and of its requests unless its caller's is earlier
-	answer   driver.Answer
-	err      error // why a majority's grants are not valid
-	outcomes *outcomes
+	grant  *grant
+	hold   driver.Hold // by the alias of the grant
+	asked  time.Time   // before the first node was asked
+	began  event       // then, too
+	by     time.Time   // the deadline of the acquisition, and of its requests unless its caller's is earlier
+	answer driver.Answer
+	err    error // why a majority's grants are not valid
 }
 
 // attempt requests the hold from all nodes, and proposes a token to them. The token is the
 // largest of the granting nodes', and at least least; fence raises the counters of a
-// majority to it. A node that grants the hold only after its release is asked to release it
-// again.
-func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names ownerNames, f *outcomes, least int64) *attempt {
-	a := &attempt{votes: s.newVotes("acquire", h.Name), hold: nodeHold{asked(h), names}, asked: time.Now(), began: s.event(), by: by, outcomes: f}
+// majority to it.
+func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, g *grant, least int64) *attempt {
+	a := &attempt{grant: g, hold: g.asked(h), asked: time.Now(), began: s.event(), by: by}
 	proposed := s.propose(a.asked)
-	a.ask(ctx, a.by, s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		hold := a.hold.at(n)
-		f.asks(n)
-		answer, err := n.acquire(ctx, hold, proposed, a.asked)
-		if err == nil && answer.Verdict == driver.Granted {
-			err = checkToken(answer.Token)
-		}
-		b := ballot{said: saidOf(answer.Verdict), answer: answer}
-		if f.answered(n, err, a.by) {
-			n.cleanup.end(a.hold.none(n), finalFor(err, a.by))
-		}
-		return b, err
+	a.votes = s.ask(ctx, "acquire", h.Name, by, func(ctx context.Context, n *node) (ballot, error) {
+		answer, err := n.acquire(ctx, g, n.named(a.hold), proposed, a.asked, a.by)
+		return ballot{said: saidOf(answer.Verdict), answer: answer}, err
 	})
 	a.gather(ctx, func() bool { return a.settled() || a.contended() })
 	a.await(ctx, a.decided)
@@ -113,7 +104,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	if !a.won() { // the votes that ctx's end interrupted may have made a majority since
 		return a
 	}
-	a.answer = a.grant()
+	a.answer = a.consent()
 	a.answer.Token = max(a.answer.Token, least)
 	if s.fencing && !a.agreed() {
 		if s.fence(ctx, a); !a.won() {
@@ -130,10 +121,19 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, names
 	return a
 }
 
-// acquire requests the hold, proposes a token if the node is a [driver.Fencer], and records
+// acquire requests a grant's hold, proposes a token if the node is a [driver.Fencer], and records
 // its clock. It repeats the request until the node has examined all that may be dead there: nodes
-// have different numbers of those, and each would hold the lock while another goes on.
-func (n *node) acquire(ctx context.Context, h *driver.Hold, proposed int64, asked time.Time) (answer driver.Answer, err error) {
+// have different numbers of those, and each would hold the lock while another goes on. A node that
+// grants the hold only after its release is asked to release it again.
+func (n *node) acquire(ctx context.Context, g *grant, h *driver.Hold, proposed int64, asked, by time.Time) (answer driver.Answer, err error) {
+	g.asks(n)
+	err = errNoAnswer // remains after the store's panic
+	defer func() {
+		if g.answered(n, &answer, err, by) {
+			left, _ := g.at(n)
+			n.cleanup.end(left)
+		}
+	}()
 	for ; ; asked = time.Now() {
 		var clock time.Time
 		if n.fencer == nil {
@@ -143,17 +143,12 @@ func (n *node) acquire(ctx context.Context, h *driver.Hold, proposed int64, aske
 		}
 		if err != nil || !answer.Unfinished {
 			n.granted(asked, clock)
+			if err == nil && answer.Verdict == driver.Granted {
+				err = checkToken(answer.Token)
+			}
 			return answer, err
 		}
 	}
-}
-
-// asked returns the hold as nodes receive it: without a place in their wait queues, whose
-// heads would differ.
-func asked(h *driver.Hold) driver.Hold {
-	asked := *h
-	asked.Queue = driver.Queue{}
-	return asked
 }
 
 // saidOf returns the vote that a verdict amounts to.
@@ -235,22 +230,20 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
 // After the last attempt of an acquisition the caller may wait for messages, so refusals, and
 // how many nodes have to be free again, are recorded then.
 func (s *Store) abandon(a *attempt, last bool) {
-	hold, by := a.hold, a.by
 	missing := s.majority
 	a.each(func(n *node, b ballot) {
-		given := hold.none(n)
 		if b.said == Done && missing > 1 {
 			missing--
 		}
 		if last {
-			s.listeners.lacked(hold.Name, a.began, missing)
+			s.listeners.lacked(a.name, a.began, missing)
 		}
-		switch {
-		case b.maybeApplied():
-			s.listeners.expect(hold.Name, given.Owner, n, a.began)
-			n.cleanup.end(given, finalFor(b.err, by))
+		switch left, mayHold := a.grant.at(n); {
+		case b.said != Refused && mayHold:
+			s.listeners.expect(a.name, left.hold.Owner, n, a.began)
+			n.cleanup.end(left)
 		case b.said == Refused && last:
-			s.listeners.refused(hold.Name, given.Owner, n, a.began)
+			s.listeners.refused(a.name, left.hold.Owner, n, a.began)
 		}
 	})
 }

@@ -22,7 +22,7 @@ type leftover struct {
 	// is sent then or later, and confirmed, is the last. Zero: any confirmed release is.
 	final time.Time
 	due   time.Time // when the node is asked again
-	ends  time.Time // when the node has dropped the hold by itself; set by put
+	ends  time.Time // when the node has dropped the hold by itself
 	try   int
 	// refused: the node has refused the last release for good.
 	refused bool
@@ -55,12 +55,9 @@ func (c *cleanup) init(s *Store, n *node) {
 	c.groups = make(map[string]*backlog)
 }
 
-// end releases a hold, in the background: now, and again at final unless that is zero.
+// end releases a hold, in the background: now, and again when that is final.
 // The caller is counted in the store's work.
-func (c *cleanup) end(h *driver.Hold, final time.Time) {
-	o := leftover{hold: *h, final: final}
-	c.store.work.Go(func() { _ = c.release(&o) })
-}
+func (c *cleanup) end(o leftover) { c.store.work.Go(func() { _ = c.release(&o) }) }
 
 // release sends the release of the hold once, and schedules the next unless it was final. The
 // error is the node's.
@@ -69,7 +66,7 @@ func (c *cleanup) release(o *leftover) error {
 	err := c.send(o, sent.Add(c.store.limit(o.hold.TTL)))
 	o.refused = err != nil && !errors.Is(err, driver.ErrUnavailable)
 	switch {
-	case o.refused && !o.ends.IsZero() && !sent.Before(o.ends):
+	case o.refused && !sent.Before(o.ends):
 		return err
 	case err != nil:
 		o.due = time.Now().Add(cleanupPause(o.try))
@@ -124,9 +121,6 @@ func (c *cleanup) put(o leftover) {
 	}
 	if len(b.leftovers) >= mostLeftovers {
 		return
-	}
-	if o.ends.IsZero() {
-		o.ends = time.Now().Add(o.hold.TTL + grace)
 	}
 	if due := time.Now().Add(time.Duration(len(b.leftovers)) * refusedPause); o.refused && due.After(o.due) {
 		o.due = due

@@ -97,7 +97,7 @@ func TestRefusedLeftoversEndWithTheirTTL(t *testing.T) {
 		defer s.Close()
 		const leftovers, ttl = 100, 5 * time.Second
 		for i := range leftovers {
-			n.cleanup.end(&driver.Hold{Name: fmt.Sprint(i), TTL: ttl}, time.Time{})
+			n.cleanup.end(leftover{hold: driver.Hold{Name: fmt.Sprint(i), TTL: ttl}, ends: time.Now().Add(ttl + grace)})
 		}
 		time.Sleep(ttl)
 		synctest.Wait()

@@ -114,9 +114,9 @@ package quorum
 // Tests: store_test.go, move_test.go.
 // Planted: 39, 61, 234, 274.
 //
-// What a quorum releases later: outcomes.go, cleanup.go, release.go.
-// Tests: late_test.go, faults_test.go, cleanup_test.go.
-// Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354.
+// What a quorum releases later: grants.go, cleanup.go, release.go.
+// Tests: late_test.go, faults_test.go, cleanup_test.go, store_test.go.
+// Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354, 375.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go, token_test.go.

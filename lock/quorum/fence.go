@@ -42,7 +42,7 @@ func (s *Store) fence(ctx context.Context, a *attempt) {
 		}
 		s.work.Go(func() {
 			err := n.request(ctx, s, a.by, func(ctx context.Context) error {
-				held, err := n.fencer.Fence(ctx, hold.at(n), token)
+				held, err := n.fencer.Fence(ctx, n.named(hold), token)
 				if err == nil && !held {
 					err = errNotGranted
 				}

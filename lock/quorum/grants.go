@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -8,8 +9,7 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grants are the holds that this store has been granted, and the names by which the nodes
-// know their owners.
+// grants are the grants of a majority, by the holds of their callers.
 type grants struct {
 	mu    sync.Mutex
 	held  map[holdKey]*grant // guarded by mu
@@ -24,19 +24,29 @@ type holdKey struct {
 
 func keyOf(h *driver.Hold) holdKey { return holdKey{h.Kind, h.Name, h.Owner} }
 
-// grant is one hold that a majority of the nodes has granted.
+// grant is one hold as the nodes know it, from its first request on.
 type grant struct {
-	hold     nodeHold
-	outcomes *outcomes
-	terms    // guarded by grants.mu
+	alias string // of the owner, see newAlias
+
+	mu    sync.Mutex
+	terms            // guarded by mu
+	nodes []requests // guarded by mu; of each node
 }
 
 // terms are what changes of a grant.
 type terms struct {
+	hold     driver.Hold // as it was acquired last, by the alias, with the TTL of the last renewal
 	token    int64
-	ttl      time.Duration // of the last acquisition or renewal
-	by       time.Time     // when it ends unless it is renewed; the nodes drop it a little later
-	released bool          // its release was requested, so it must not be restored
+	by       time.Time // when it ends unless it is renewed; the nodes drop it a little later
+	released bool      // its release was requested, so it must not be restored
+	over     bool      // then, too, unless the nodes keep it for a while: a late grant is released
+}
+
+// requests are those for a hold to one node.
+type requests struct {
+	// asked is how many there were without those that certainly have granted nothing.
+	asked int
+	final time.Time // until when one may still arrive; zero: none may
 }
 
 // grace is how much later than by a node may drop a hold, whose TTL counts from the
@@ -47,21 +57,68 @@ const grace = 10 * time.Second
 // leastPrune is the size below which the map is not pruned.
 const leastPrune = 1024
 
+// newGrant returns what a hold may become.
+func (s *Store) newGrant(h *driver.Hold) *grant {
+	g := &grant{alias: newAlias(h.Owner), nodes: make([]requests, len(s.nodes))}
+	g.hold = g.asked(h)
+	return g
+}
+
+// asked returns a hold as nodes receive it, by the alias: without a place in their wait queues, whose
+// heads would differ.
+func (g *grant) asked(h *driver.Hold) driver.Hold {
+	hold := *h
+	hold.Owner, hold.Queue = g.alias, driver.Queue{}
+	return hold
+}
+
+// current returns the terms of a grant at this moment.
+func (g *grant) current() terms {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.terms
+}
+
+// asks records that a request is about to be sent to a node.
+func (g *grant) asks(n *node) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nodes[n.index].asked++
+}
+
+// answered records that a request with the given deadline has returned. It reports whether the node
+// must release again what the request may have granted, since the release was sent before.
+func (g *grant) answered(n *node, answer *driver.Answer, err error, by time.Time) (end bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := &g.nodes[n.index]
+	switch {
+	case errors.Is(err, driver.ErrNotDone), err == nil && answer.Verdict != driver.Granted:
+		at.asked--
+		return false
+	case err != nil && by.Add(driver.MaxLateness).After(at.final):
+		at.final = by.Add(driver.MaxLateness)
+	}
+	return g.over
+}
+
+// at returns what is left at a node to release, and whether the node may have the hold, now or later.
+func (g *grant) at(n *node) (left leftover, mayHold bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	hold := n.named(g.hold)
+	hold.Count = 0
+	return leftover{hold: *hold, final: g.nodes[n.index].final, ends: time.Now().Add(hold.TTL + grace)}, g.nodes[n.index].asked > 0
+}
+
 // of returns the hold's grant, or nil if there is none or its release was requested.
 func (g *grants) of(h *driver.Hold) *grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if known := g.held[keyOf(h)]; known != nil && !known.released {
+	if known := g.held[keyOf(h)]; known != nil && !known.current().released {
 		return known
 	}
 	return nil
-}
-
-// termsOf returns the terms of a grant at this moment.
-func (g *grants) termsOf(known *grant) terms {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return known.terms
 }
 
 // releasing returns the grant of a hold whose count is being lowered, or nil: then the nodes know
@@ -72,10 +129,9 @@ func (g *grants) releasing(h *driver.Hold) *grant {
 	defer g.mu.Unlock()
 	known := g.held[keyOf(h)]
 	if known != nil && h.Count == 0 {
-		known.released = true
-		if h.Keep == 0 {
-			known.outcomes.end()
-		}
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		known.released, known.over = true, known.over || h.Keep == 0
 	}
 	return known
 }
@@ -92,30 +148,25 @@ func (g *grants) ofLeases(items []renewal.Item) []*grant {
 	return granted
 }
 
-// prolong records that grants were renewed. asked is the instant before the first node
-// was asked.
-func (g *grants) prolong(granted []*grant, items []renewal.Item, asked time.Time) {
+// prolong records that the grant was renewed for a TTL, and when it ends.
+func (g *grant) prolong(ttl time.Duration, by time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, known := range granted {
-		if known != nil && items[i].Outcome == renewal.Renewed {
-			known.ttl = items[i].TTL
-			known.by = asked.Add(shorter(items[i].Given, known.ttl))
-		}
-	}
+	g.hold.TTL, g.by = ttl, by
 }
 
 // keep records that an attempt has granted a hold, or granted it again.
 func (g *grants) keep(h *driver.Hold, a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	key := keyOf(h)
-	if known := g.held[key]; known == nil || known.outcomes != a.outcomes {
+	if key := keyOf(h); g.held[key] != a.grant {
 		g.makeRoom()
-		g.held[key] = &grant{hold: a.hold, outcomes: a.outcomes}
+		g.held[key] = a.grant
 	}
-	by := a.asked.Add(shorter(a.answer.First, a.hold.TTL))
-	g.held[key].terms = terms{token: a.answer.Token, ttl: a.hold.TTL, by: by}
+	a.grant.mu.Lock()
+	defer a.grant.mu.Unlock()
+	a.grant.hold, a.grant.token = a.hold, a.answer.Token
+	a.grant.by = a.asked.Add(shorter(a.answer.First, a.hold.TTL))
 }
 
 // makeRoom drops the grants that are over without a release. It searches for them
@@ -126,7 +177,7 @@ func (g *grants) makeRoom() {
 	}
 	now := time.Now()
 	for key, known := range g.held {
-		if known.by.Add(grace).Before(now) {
+		if known.current().by.Add(grace).Before(now) {
 			delete(g.held, key)
 		}
 	}

@@ -29,10 +29,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if known == nil {
 		return false, nil
 	}
-	hold, sent := nodeHold{asked(h), known.hold.names}, time.Now()
-	v := s.newVotes("release", h.Name)
-	v.ask(ctx, sent.Add(s.limit(h.TTL)), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
-		held, err := n.Release(ctx, hold.at(n))
+	hold, sent := known.asked(h), time.Now()
+	v := s.ask(ctx, "release", h.Name, sent.Add(s.limit(h.TTL)), func(ctx context.Context, n *node) (ballot, error) {
+		held, err := n.Release(ctx, n.named(hold))
 		if held {
 			return ballot{said: Done}, err
 		}
@@ -45,7 +44,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	v.linger(ctx)
 	held = v.count(Done) > 0 && !v.blocked(NotHeld)
 	if h.Count == 0 && !keep {
-		s.cleanUp(hold, known.outcomes, sent, held, v)
+		s.cleanUp(known, sent, held, v)
 	}
 	if v.answered() < s.majority || keep && !v.won() && !v.blocked(NotHeld) {
 		return false, v.failure(context.Cause(ctx))
@@ -60,19 +59,20 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // that may have the hold and have failed, and nodes where a request for the hold may still arrive.
 // Such a request is one without a reply so far. At a node that did not know a hold which
 // others knew, it may also be an acquisition, or a restoration after the node's restart.
-func (s *Store) cleanUp(hold nodeHold, f *outcomes, sent time.Time, held bool, v *votes) {
-	inFlight := sent.Add(s.limit(hold.TTL) + driver.MaxLateness)
+func (s *Store) cleanUp(g *grant, sent time.Time, held bool, v *votes) {
 	v.each(func(n *node, b ballot) {
-		final := f.final(n, sent)
-		if b.said != Done && held && final.Before(inFlight) {
-			final = inFlight
+		left, mayHold := g.at(n)
+		if inFlight := sent.Add(s.limit(left.hold.TTL) + driver.MaxLateness); b.said != Done && held && left.final.Before(inFlight) {
+			left.final = inFlight
 		}
 		switch {
-		case b.said == Failed && !f.mayHold(n): // such as one with another password
+		case b.said == Failed && !mayHold: // such as one with another password
 		case b.said == Failed:
-			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: time.Now().Add(cleanupPause(0))})
-		case !final.IsZero():
-			n.cleanup.put(leftover{hold: *hold.at(n), final: final, due: final})
+			left.due = time.Now().Add(cleanupPause(0))
+			n.cleanup.put(left)
+		case left.final.After(sent):
+			left.due = left.final
+			n.cleanup.put(left)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	}
 	defer s.work.Done()
 	r := &round{
-		votes: s.newVotes("renew", ""), asked: time.Now(), grants: s.grants.ofLeases(items),
+		votes: &votes{store: s, request: "renew", cast: make([]ballot, len(s.nodes))}, asked: time.Now(), grants: s.grants.ofLeases(items),
 		leases:  slices.Clone(items), // nodes that answer late read them after the call
 		answers: make([][]renewal.Item, len(s.nodes)),
 	}
@@ -39,7 +39,6 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		r.conclude(ctx, i, &items[i])
 	}
-	s.grants.prolong(r.grants, items, r.asked)
 	r.restoreMissing(items, p)
 }
 
@@ -74,7 +73,7 @@ func (r *round) describe(n *node) []renewal.Item {
 	items := slices.Clone(r.leases)
 	for i, g := range r.grants {
 		if g != nil {
-			items[i].Owner = g.hold.names.at(n)
+			items[i].Owner = n.name(g.alias)
 		}
 	}
 	return items
@@ -131,7 +130,7 @@ func (r *round) settled() bool {
 func (r *round) conclude(ctx context.Context, i int, item *renewal.Item) {
 	v := r.on(i)
 	if v.won() {
-		item.Outcome, item.Given = renewal.Renewed, v.grant().Lease
+		item.Outcome, item.Given = renewal.Renewed, v.consent().Lease
 		return
 	}
 	item.Err = v.failure(context.Cause(ctx))
@@ -149,8 +148,9 @@ func (r *round) conclude(ctx context.Context, i int, item *renewal.Item) {
 func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 	renewed := make([]*grant, len(items))
 	for i := range items {
-		if items[i].Outcome == renewal.Renewed {
+		if items[i].Outcome == renewal.Renewed && r.grants[i] != nil {
 			renewed[i] = r.grants[i]
+			renewed[i].prolong(items[i].TTL, r.asked.Add(shorter(items[i].Given, items[i].TTL)))
 		}
 	}
 	s := r.votes.store
@@ -191,22 +191,17 @@ func (s *Store) restore(n *node, missing []*grant) {
 // restoreOne restores one grant. The request's deadline is the grant's end: another owner
 // may have had the lock afterwards.
 func (s *Store) restoreOne(n *node, g *grant) error {
-	now, t := time.Now(), s.grants.termsOf(g)
+	now, t := time.Now(), g.current()
 	if t.released || !now.Before(t.by) {
 		return nil
 	}
-	hold, by := g.hold.at(n), now.Add(s.limit(t.ttl))
+	hold, by := n.named(t.hold), now.Add(s.limit(t.hold.TTL))
 	if t.by.Before(by) {
 		by = t.by
 	}
-	hold.TTL = t.ttl
 	hold.Count = 1 // a later count replaces it
 	return n.request(context.Background(), s, by, func(ctx context.Context) error {
-		g.outcomes.asks(n)
-		answer, err := n.acquire(ctx, hold, 0, now)
-		if g.outcomes.answered(n, err, by) {
-			n.cleanup.end(g.hold.none(n), finalFor(err, by))
-		}
+		answer, err := n.acquire(ctx, g, hold, 0, now, by)
 		if errors.Is(err, driver.ErrNotDone) {
 			return nil // the node does not have the hold, so the next renewal restores it
 		}

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -61,16 +62,11 @@ func (t *serverPairs) distinct(i, j int) bool {
 
 // note records that nodes which have granted the same lock are different servers.
 func (t *serverPairs) note(v *votes) {
-	if t.complete() {
-		return
-	}
-	for i := range v.cast {
-		for j := range i {
-			if v.cast[i].said == Done && v.cast[j].said == Done {
-				t.set(i, j, false)
-			}
-		}
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.unsure, func(pair [2]int, _ bool) bool {
+		return v.cast[pair[0]].said == Done && v.cast[pair[1]].said == Done
+	})
 }
 
 // found returns an error if two nodes are known to be one server, unless these votes show
@@ -95,7 +91,7 @@ func (s *Store) verifyServers(a *attempt) {
 	}
 	s.work.Go(func() {
 		a.gather(context.Background(), func() bool { return false })
-		if a.outcomes.ended() {
+		if a.grant.current().over {
 			return // a late grant may have come after the release
 		}
 		s.pairs.note(a.votes)
@@ -109,7 +105,6 @@ func (s *Store) verifyServersRefused(ctx context.Context, a *attempt) {
 	if a.err != nil || !a.split() || s.pairs.complete() {
 		return
 	}
-	s.pairs.note(a.votes)
 	s.compare(ctx, a.by, a)
 	a.err = s.pairs.found(a.votes)
 }
@@ -140,7 +135,7 @@ func (s *Store) compare(ctx context.Context, by time.Time, a *attempt) {
 // compareTwo asks a node for a further hold of the owner that another node has granted
 // the lock.
 func (s *Store) compareTwo(ctx context.Context, a *attempt, refused, granted *node) error {
-	hold := a.hold.at(granted)
+	hold := granted.named(a.hold)
 	hold.Count = 2
 	answer, err := refused.Acquire(ctx, hold)
 	switch {
@@ -148,7 +143,7 @@ func (s *Store) compareTwo(ctx context.Context, a *attempt, refused, granted *no
 		return err
 	case answer.Verdict == driver.Granted:
 		s.pairs.set(refused.index, granted.index, true)
-	case !a.outcomes.ended() && time.Now().Before(a.asked.Add(a.hold.TTL)): // the grant stands
+	case !a.grant.current().over && time.Now().Before(a.asked.Add(a.hold.TTL)): // the grant stands
 		s.pairs.set(refused.index, granted.index, false)
 	}
 	return nil

@@ -123,8 +123,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 		return err
 	}
 	defer s.work.Done()
-	v := s.newVotes("announce", c.ID)
-	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	v := s.ask(ctx, "announce", c.ID, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context, n *node) (ballot, error) {
 		return ballot{said: Done}, n.Announce(ctx, c, ttl)
 	})
 	return v.result(ctx)

@@ -306,6 +306,33 @@ func TestKeepsAHold(t *testing.T) {
 	}
 }
 
+// An owner that finds out that it has lost its lock leaves nothing at a node that could not be asked then.
+func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		h.TTL = time.Hour
+		answer, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, driver.Granted, answer.Verdict)
+		pass(time.Millisecond) // for the third node
+		for _, b := range all[:2] {
+			b.lose()
+			b.give(h.Name, "other:1", time.Hour)
+		}
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		answer, err = store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, driver.Refused, answer.Verdict)
+		require.Equal(t, 3, holders(all, h.Name))
+		all[2].set(nil)
+		pass(3 * time.Second)
+		require.Empty(t, all[2].holder(h.Name))
+		require.Equal(t, 2, holders(all, h.Name))
+	})
+}
+
 // An acquisition that comes late to a node, after the release, leaves nothing there.
 func TestLateAcquisitionIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

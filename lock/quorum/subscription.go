@@ -27,9 +27,9 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		own: make([]ownReleases, len(s.nodes)),
 	}
 	s.listeners.add(sub)
-	hold := asked(h)
-	v := s.newVotes("subscribe to", h.Name)
-	v.ask(ctx, time.Now().Add(s.config.NodeTimeout), s.nodes, func(ctx context.Context, n *node) (ballot, error) {
+	hold := *h
+	hold.Queue = driver.Queue{}
+	v := s.ask(ctx, "subscribe to", h.Name, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context, n *node) (ballot, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.open, cancel)() // Close waits for no subscription

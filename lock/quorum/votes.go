@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // votes are the nodes' replies to one request so far, in the order of the nodes.
 type votes struct {
-	*poll[ballot] // nil until the nodes are asked
+	*poll[ballot]
 	store         *Store
 	request, name string
 	cast          []ballot
@@ -24,13 +23,9 @@ type ballot struct {
 	err    error
 }
 
-func (s *Store) newVotes(request, name string) *votes {
-	return &votes{store: s, request: request, name: name, cast: make([]ballot, len(s.nodes))}
-}
-
-// ask sends the request to nodes, which have until by for their replies.
-func (v *votes) ask(ctx context.Context, by time.Time, nodes []*node, request func(context.Context, *node) (ballot, error)) {
-	v.poll = ask(ctx, v.store, by, nodes, request)
+// ask sends a request to all nodes, which have until by for their replies.
+func (s *Store) ask(ctx context.Context, request, name string, by time.Time, send func(context.Context, *node) (ballot, error)) *votes {
+	return &votes{ask(ctx, s, by, s.nodes, send), s, request, name, make([]ballot, len(s.nodes))}
 }
 
 func (v *votes) count(said Said) (n int) {
@@ -90,11 +85,9 @@ const lingering = 10 * time.Millisecond
 // linger records the replies of nodes that are about to answer, although the outcome is
 // certain without them, so that these nodes are done when the next request comes.
 func (v *votes) linger(ctx context.Context) {
-	if v.expected() > 0 {
-		ctx, cancel := context.WithTimeout(ctx, lingering)
-		defer cancel()
-		v.await(ctx, func() bool { return false })
-	}
+	ctx, cancel := context.WithTimeout(ctx, lingering)
+	defer cancel()
+	v.await(ctx, func() bool { return false })
 }
 
 // await records the expected replies as they come, until decided returns true.
@@ -174,8 +167,8 @@ func (v *votes) refusal() driver.Answer {
 	return answer
 }
 
-// grant is the answer for a lock that a majority has granted.
-func (v *votes) grant() driver.Answer {
+// consent is the answer for a lock that a majority has granted.
+func (v *votes) consent() driver.Answer {
 	answer := driver.Answer{Verdict: driver.Granted}
 	for _, b := range v.cast {
 		if b.said != Done {
@@ -194,9 +187,4 @@ func shorter(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// maybeApplied reports whether a node has granted the hold, or failed and may have or may yet do so.
-func (b *ballot) maybeApplied() bool {
-	return b.answer.Verdict == driver.Granted || b.said == Failed && !errors.Is(b.err, driver.ErrNotDone)
 }

@@ -1,7 +1,8 @@
-// Package backoff computes the pause before a failed request is sent again.
+// Package backoff computes the pause before a failed request is sent again, and waits for it.
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -15,4 +16,16 @@ func Pause(failures int, first, most time.Duration) time.Duration {
 		d = first << failures
 	}
 	return d - rand.N(d/2+1)
+}
+
+// Sleep waits for d. It returns false if ctx ends first, or has ended by then.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -1,8 +1,10 @@
 package backoff
 
 import (
+	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -28,4 +30,18 @@ func TestPauseOfTheLongestDurations(t *testing.T) {
 			t.Errorf("after %d failures: %v", failures, p)
 		}
 	}
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		if !Sleep(t.Context(), time.Second) || time.Since(begin) != time.Second {
+			t.Errorf("a second took %v", time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if Sleep(ctx, time.Hour) || time.Since(begin) != 2*time.Second {
+			t.Errorf("a context of a second took %v", time.Since(begin))
+		}
+	})
 }

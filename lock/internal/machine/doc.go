@@ -82,6 +82,6 @@ package machine
 // lock/pgstore/differential_test.go run, lock/memstore/suite_test.go, machine_test.go, property_test.go.
 // Planted: 222, 281, 282, 292, 293, 294, 298, 299, 300, 301, 322.
 //
-// What stores in this module share beside it: requests.go, subscribers.go. What is stored of a
-// state: code.go, apart.go. What the end of a process frees: owners.go.
-// Tests: lock/memstore/suite_test.go, lock/filestore/suite_test.go, property_test.go.
+// What stores in this module share beside it: requests.go, subscribers.go, turns.go. What is stored
+// of a state: code.go, apart.go. What the end of a process frees: owners.go.
+// Tests: lock/memstore/suite_test.go, lock/filestore/suite_test.go, property_test.go, turns_test.go.

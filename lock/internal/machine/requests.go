@@ -75,21 +75,27 @@ func (r *Requests) Group(string, any) string { return "" }
 func (r *Requests) Renew(ctx context.Context, items []renewal.Item) {
 	for i := range items {
 		item := &items[i]
-		kind, permits, _ := driver.ParseRef(item.Ref)
 		item.Err = r.Step(ctx, item.Key, func(s *State, now time.Time) []Message {
-			switch a := s.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits}); a.Verdict {
-			case driver.Granted:
-				item.Outcome, item.Given = renewal.Renewed, a.Lease
-			case driver.Refused:
-				item.Outcome = renewal.Taken
-			case driver.NotHeld:
-				item.Outcome = renewal.Gone
-			}
+			s.RenewItem(now, item)
 			return nil
 		})
 		if item.Err != nil {
 			item.Outcome, item.Given = renewal.Unknown, 0 // the step was not stored
 		}
+	}
+}
+
+// RenewItem prolongs a lease of the name, and has its outcome in the item.
+func (s *State) RenewItem(now time.Time, item *renewal.Item) {
+	kind, permits, _ := driver.ParseRef(item.Ref)
+	a := s.Renew(now, &driver.Hold{Kind: kind, Owner: item.Owner, TTL: item.TTL, Semaphore: permits})
+	switch item.Given = a.Lease; a.Verdict {
+	case driver.Granted:
+		item.Outcome = renewal.Renewed
+	case driver.Refused:
+		item.Outcome = renewal.Taken
+	case driver.NotHeld:
+		item.Outcome = renewal.Gone
 	}
 }
 
@@ -133,8 +139,15 @@ func (r *Requests) ForceRelease(ctx context.Context, name string) (info driver.I
 
 // List yields the held locks, see [driver.Inspector].
 func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
+	return Held(ctx, prefix, wanted, r.Names, r.Inspect)
+}
+
+// Held yields the held locks of a store, which it inspects one by one.
+func Held(ctx context.Context, prefix string, wanted func(string) bool, all func(context.Context, string) ([]string, error),
+	inspect func(context.Context, string, driver.Kind) (driver.Info, error),
+) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := r.Names(ctx, prefix)
+		names, err := all(ctx, prefix)
 		if err != nil && !yield(driver.Info{}, fmt.Errorf("list: %w", err)) {
 			return
 		}
@@ -142,7 +155,7 @@ func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) 
 			if !wanted(name) {
 				continue
 			}
-			info, err := r.Inspect(ctx, name, driver.KindMutex)
+			info, err := inspect(ctx, name, driver.KindMutex)
 			if err != nil {
 				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
 					return
