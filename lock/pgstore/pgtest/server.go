@@ -134,7 +134,8 @@ func (s *Server) Restart() error {
 	begin := time.Now()
 	for {
 		c := s.command(filepath.Join(bin, "postgres"), "-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories="+s.dir,
-			"-c", "max_connections=300", "-c", "shared_buffers=64MB", "-c", "max_wal_size=256MB", "-c", "max_prepared_transactions=0")
+			"-c", "max_connections=300", "-c", "shared_buffers=64MB", "-c", "max_wal_size=256MB", "-c", "max_prepared_transactions=0",
+			"-c", "dynamic_shared_memory_type=mmap") // in the data, which goes with the server
 		for _, setting := range s.settings {
 			c.Args = append(c.Args, "-c", setting)
 		}
@@ -201,6 +202,7 @@ func (s *Server) answers(by time.Time) error {
 // starts it as that one's streaming replica. `SELECT pg_promote()` makes it a server of its own.
 func (s *Server) Follow(primary *Server) error {
 	s.Kill()
+	s.freeMemory()
 	bin, err := Find()
 	if err != nil {
 		return err
@@ -263,7 +265,19 @@ func (s *Server) Close() {
 	if s.Signal(syscall.SIGQUIT); !s.ended(endTimeout) {
 		s.Kill()
 	}
+	s.freeMemory()
 	_ = os.RemoveAll(s.dir)
+}
+
+// freeMemory removes the shared memory of a server that was killed and has not been started again since: the
+// seventh line of its file has the key and the number.
+func (s *Server) freeMemory() {
+	pid, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if lines := strings.Split(string(pid), "\n"); len(lines) > 6 {
+		if memory := strings.Fields(lines[6]); len(memory) == 2 {
+			_ = s.command("ipcrm", "-m", memory[1]).Run()
+		}
+	}
 }
 
 // URL is the server's, for its superuser.
