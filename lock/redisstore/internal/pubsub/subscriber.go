@@ -167,11 +167,16 @@ func (s *Subscriber) subscribe(ctx context.Context, handlers []Handler, notify f
 	sub := &subscription{subscriber: s}
 	var added []*channel
 	for _, h := range handlers {
-		l, first := s.addListener(h, notify)
-		sub.listeners = append(sub.listeners, l)
-		if first {
-			added = append(added, l.channel)
+		c := s.channels[h.Channel]
+		if c == nil {
+			s.made++
+			c = &channel{Channel: h.Channel, number: s.made, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+			s.channels[h.Channel] = c
+			added = append(added, c)
 		}
+		l := &listener{channel: c, parse: h.Parse, notify: notify}
+		c.listeners[l] = struct{}{}
+		sub.listeners = append(sub.listeners, l)
 	}
 	if len(added) == 0 {
 		return sub, nil
@@ -202,21 +207,6 @@ func (sub *subscription) confirmed(ctx context.Context) error {
 	return nil
 }
 
-// addListener adds a listener. added is true for the channel's first listener, whose
-// caller has to subscribe to the channel at the server. The caller holds mu.
-func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *listener, added bool) {
-	c := s.channels[h.Channel]
-	if c == nil {
-		added = true
-		s.made++
-		c = &channel{Channel: h.Channel, number: s.made, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
-		s.channels[h.Channel] = c
-	}
-	l = &listener{channel: c, parse: h.Parse, notify: notify}
-	c.listeners[l] = struct{}{}
-	return l, added
-}
-
 // Close ends the subscription, and in the background each channel that has no other listener:
 // those of a conn in the reverse of their order, so that no server has a later one without those
 // before it.
@@ -226,8 +216,14 @@ func (sub *subscription) Close() {
 	defer s.mu.Unlock()
 	left := make(map[*conn][]*channel)
 	for _, l := range slices.Backward(sub.listeners) {
-		if carrying := s.removeListener(l); carrying != nil {
-			left[carrying] = append(left[carrying], l.channel)
+		c := l.channel
+		delete(c.listeners, l)
+		if len(c.listeners) > 0 || s.channels[c.Channel] != c {
+			continue
+		}
+		delete(s.channels, c.Channel)
+		if c.conn != nil {
+			left[c.conn] = append(left[c.conn], c)
 		}
 	}
 	if s.ctx.Err() != nil {
@@ -240,18 +236,6 @@ func (sub *subscription) Close() {
 			}
 		})
 	}
-}
-
-// removeListener removes a listener, and its channel with the last one. It returns the conn that
-// carries that channel, if any. The caller holds mu.
-func (s *Subscriber) removeListener(l *listener) (carrying *conn) {
-	c := l.channel
-	delete(c.listeners, l)
-	if len(c.listeners) > 0 || s.channels[c.Channel] != c {
-		return nil
-	}
-	delete(s.channels, c.Channel)
-	return c.conn
 }
 
 // attachAll subscribes to channels: on all nodes at once, on each in their order, and to so many by
