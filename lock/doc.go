@@ -101,7 +101,7 @@ package lock
 // lock/delayqueue/script.go Queue.ask(), lock/delayqueue/worker.go worker.pause(),
 // worker.subscribe(), lock/delayqueue/handle.go worker.settle();
 // lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/request.go
-// Transport.retryLate(); cmd/leasewheel/internal/run/run.go command.request().
+// Transport.runOne(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.
 // Planted: 37.

@@ -28,11 +28,10 @@ var _ driver.Checker = (*Store)(nil)
 // server answered, or if the only one refused this client.
 func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report, error) {
 	single, _ := s.client.(*redis.Client)
-	const sentinelAddress = "FailoverClient" // in the options of a client that asks sentinels for the master
-	sentinel := single != nil && single.Options().Addr == sentinelAddress
+	sentinel := single != nil && single.Options().Addr == ofSentinels
 	subject := &check.Subject{
 		Cluster: s.cluster != nil, Replicas: s.config.Replicas, Mapped: s.config.MapName != nil, Limits: s.checkLimits,
-		Sharded:      s.messages.clustered && s.config.PubSub != PubSubOff,
+		Sharded:      s.clustered && s.config.PubSub != PubSubOff,
 		NeedsSharded: s.config.PubSub == PubSubOn,
 		Nodes: func(ctx context.Context) ([]check.Node, error) {
 			masters, err := s.transport.Masters(ctx)

@@ -44,7 +44,7 @@ func (s *Store) SetCheckTimeout(answer, message time.Duration) {
 }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
-func (s *Store) SetMoveTimeout(d time.Duration) { s.messages.MoveTimeout = d }
+func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.MoveTimeout = d }
 
 // Channels returns the channels to which a waiter for the hold subscribes on a single server.
 func Channels(h *driver.Hold) []string {

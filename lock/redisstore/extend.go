@@ -67,7 +67,7 @@ func (s *Store) Listen(ctx context.Context, channel string, wake func()) (driver
 	if err != nil {
 		return nil, err
 	}
-	return s.messages.subscribe(ctx, publish, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
+	return s.subscribe(ctx, publish, []handler{{key(channel), askAgain}}, func(driver.Notice) { wake() })
 }
 
 // PublishCommand returns the command with which scripts publish to [Store.Listen]:

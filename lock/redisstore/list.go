@@ -49,7 +49,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(name string
 		var end context.CancelFunc
 		l.ctx, end = context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(s.messages.Context(), end)() // Close waits for the readers
+		defer context.AfterFunc(s.subscriber.Context(), end)() // Close waits for the readers
 		l.begin(masters)
 		l.yield(yield)
 	}
@@ -129,7 +129,7 @@ func (l *lister) yield(yield func(driver.Info, error) bool) {
 
 // interrupted returns why the list ended before its end, or nil.
 func (l *lister) interrupted() error {
-	if l.store.messages.Context().Err() != nil {
+	if l.store.subscriber.Context().Err() != nil {
 		return pubsub.ErrClosed
 	}
 	return fault.Classify(l.ctx.Err())

@@ -7,11 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/pubsub"
-	"github.com/leasewheel/leasewheel/lock/redisstore/internal/transport"
 )
 
 // PubSub is how releases are published in a Redis cluster, and how waiters subscribe to
@@ -95,28 +92,12 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		return nil, err
 	}
 	r.Hold = h
-	return s.messages.subscribe(ctx, r.publish, k.handlers(r), notify)
-}
-
-// messages are the subscriptions of a store.
-type messages struct {
-	*pubsub.Subscriber
-	transport *transport.Transport
-	client    redis.UniversalClient
-	clustered bool // by the servers, as far as pub/sub goes
-}
-
-func newMessages(client redis.UniversalClient, t *transport.Transport) *messages {
-	m := &messages{client: client, transport: t}
-	c, cluster := client.(*redis.ClusterClient)
-	m.clustered = cluster && c.Options().ClusterSlots == nil
-	m.Subscriber = pubsub.New(m.node, t.Doubt)
-	return m
+	return s.subscribe(ctx, r.publish, k.handlers(r), notify)
 }
 
 // subscribe subscribes to channels of the kind, or kinds, of pub/sub on which they are
 // published, see publishing.
-func (m *messages) subscribe(ctx context.Context, publish string, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
+func (s *Store) subscribe(ctx context.Context, publish string, handlers []handler, notify func(driver.Notice)) (driver.Subscription, error) {
 	var all []pubsub.Handler
 	for _, h := range handlers {
 		one := pubsub.Handler{Channel: pubsub.Channel{Name: string(h.channel), Sharded: publish != publishPlain}, Parse: h.parse}
@@ -126,16 +107,16 @@ func (m *messages) subscribe(ctx context.Context, publish string, handlers []han
 			all = append(all, one)
 		}
 	}
-	return m.Subscribe(ctx, all, notify)
+	return s.subscriber.Subscribe(ctx, all, notify)
 }
 
 // node returns the node of a channel's subscription: in a cluster the master of its slot,
 // whose scripts count the subscribers.
-func (m *messages) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
-	if !m.clustered {
-		return pubsub.Node{Client: m.client}, nil
+func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
+	if !s.clustered {
+		return pubsub.Node{Client: s.client}, nil
 	}
-	master, err := m.transport.Master(ctx, channel.Name)
+	master, err := s.transport.Master(ctx, channel.Name)
 	if err != nil {
 		return pubsub.Node{}, err
 	}

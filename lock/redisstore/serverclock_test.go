@@ -32,3 +32,22 @@ func TestClockReadingOutlivesItsRequest(t *testing.T) {
 		require.Equal(t, 3, wire.scripts(), "the reading is used: EVALSHA and EVAL follow")
 	})
 }
+
+// A reading of a server's clock is renewed along with the first request after half a minute.
+func TestOldClockReadingIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, wire := startNetwork(t)
+		store := open(t, wire.client(t))
+		acquire := func(name string, scripts int) {
+			require.Equal(t, driver.Granted, asks(t, store, mutexOf(name, 1)).Verdict)
+			synctest.Wait()
+			require.Equal(t, scripts, wire.scripts(), name)
+		}
+		acquire("the first reading, EVALSHA and EVAL", 3)
+		time.Sleep(20 * time.Second)
+		acquire("it is used", 4)
+		time.Sleep(20 * time.Second)
+		acquire("the second reading", 6)
+		acquire("that is used", 7)
+	})
+}

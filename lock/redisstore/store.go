@@ -141,7 +141,8 @@ type Store struct {
 	format      *format
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
-	messages    *messages
+	subscriber  *pubsub.Subscriber
+	clustered   bool                   // by the servers, as far as pub/sub goes
 	publish     atomic.Pointer[string] // see publishing; nil while PubSubOn does not know
 	secrets     secrets
 	fenceMillis int64 // the life of a fencing counter as scripts take it
@@ -190,8 +191,9 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
-	s.messages = newMessages(client, s.transport)
-	if publish := c.PubSub.publish(s.messages.clustered); publish != publishSharded {
+	s.clustered = s.cluster != nil && s.cluster.Options().ClusterSlots == nil
+	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
+	if publish := c.PubSub.publish(s.clustered); publish != publishSharded {
 		s.publish.Store(&publish)
 	}
 	return s, nil
@@ -357,7 +359,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // made, 2 s, and a query of a server's clock or a cluster's nodes, 1 s, or a request's later
 // deadline; a page of a list, 5 s. A query for a request without a deadline takes 10 s at most.
 func (s *Store) Close() error {
-	s.messages.Close()
+	s.subscriber.Close()
 	s.transport.Close()
 	if s.owned {
 		return s.client.Close()

@@ -115,9 +115,8 @@ type examination struct {
 	options driver.CheckOptions
 	base    time.Time // from which this process's clock counts
 
-	sharded  bool     // waiters use sharded pub/sub
-	more     []string // commands that this cluster needs besides
-	usable   bool     // the user has what mutexes need, on the names that were tried
+	sharded  bool // waiters use sharded pub/sub
+	usable   bool // the user has what mutexes need, on the names that were tried
 	info     *serverInfo
 	server   driver.Server
 	findings []driver.Finding
@@ -179,7 +178,6 @@ func (e *examination) tryServer(ctx context.Context) error {
 			return fault.Classify(err)
 		case sharded:
 			e.sharded = true
-			e.more = append(e.more, "pubsub|shardnumsub", "spublish")
 		case e.subject.NeedsSharded:
 			e.found(driver.SeverityError, "pubsub", "it has no sharded pub/sub, which PubSubOn needs, or the user may not use it",
 				acquired+": every acquisition is refused", "use Redis 7, or Config.PubSub = PubSubAuto")

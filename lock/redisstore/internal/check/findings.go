@@ -26,7 +26,7 @@ const (
 // judgeInfo compares what the server reports with what locks need.
 func (e *examination) judgeInfo() {
 	i := e.info
-	e.server.ID, e.server.Role = i.id(), i.role()
+	e.server.ID, e.server.Role = i.word("run_id"), i.role()
 	var old bool
 	if e.server.Version, old = i.product(); old {
 		e.found(driver.SeverityError, "version", e.server.Version+" is older than Redis 6.2",
@@ -43,7 +43,7 @@ func (e *examination) judgeInfo() {
 		e.judgeReplicas()
 		e.judgeFork()
 	}
-	if slices.Contains(i.refused, "CONFIG GET") {
+	if !i.configure {
 		e.unexamined("config", "the server does not answer CONFIG GET to this user, so appendfsync, timeout and tcp-keepalive are not known",
 			"give the user +config|get for the check, or look them up in the settings of the service")
 	} else {
@@ -78,11 +78,11 @@ const (
 func (e *examination) judgeEviction() {
 	limit, limited := e.info.number("maxmemory")
 	used, known := e.info.number("used_memory")
-	policy, hasPolicy := e.info.word(e.info.fields, "maxmemory_policy")
+	policy := e.info.word("maxmemory_policy")
 	limited = limited && limit > 0
 	const advice = "CONFIG SET maxmemory-policy noeviction, and in its configuration file; data that may be evicted belong on another server"
 	switch {
-	case !hasPolicy:
+	case policy == "":
 		e.unexamined("eviction", "the server does not report maxmemory_policy", "make sure that it is noeviction")
 	case policy != policyOfLocks && limited:
 		e.found(driver.SeverityError, "eviction", fmt.Sprintf("maxmemory-policy is %s, with a maxmemory of %s", policy, bytes(limit)),
@@ -121,11 +121,11 @@ func (e *examination) judgePersistence() {
 			oneHolder+": after a restart the server has forgotten the locks since its last snapshot, or all, and grants them again while their holders work; permits, semaphores and delay queues lose their numbers and messages",
 			"set appendonly yes; or keep clients from a restarted server for the longest TTL, and compare fencing tokens")
 	}
-	if status, known := e.info.word(e.info.fields, "aof_last_write_status"); known && status != "ok" {
+	if status := e.info.word("aof_last_write_status"); status != "" && status != "ok" {
 		e.found(driver.SeverityError, "persistence", "the last write to the append-only file failed", acquired+": the server refuses writes (MISCONF)",
 			"look at its log; often the disk is full")
 	}
-	if status, known := e.info.word(e.info.fields, "rdb_last_bgsave_status"); known && status != "ok" {
+	if status := e.info.word("rdb_last_bgsave_status"); status != "" && status != "ok" {
 		e.found(driver.SeverityWarning, "persistence", "the last snapshot failed", acquired+": unless stop-writes-on-bgsave-error is no, the server refuses writes (MISCONF)",
 			"look at its log; often the disk is full")
 	}
@@ -213,7 +213,7 @@ const maxMicros = 1 << 42
 const shortTimeout = 60
 
 func (e *examination) judgeConfig() {
-	if fsync, known := e.info.word(e.info.config, "appendfsync"); known && fsync != "always" {
+	if fsync := e.info.word("appendfsync"); fsync != "" && fsync != "always" {
 		if aof, _ := e.info.number("aof_enabled"); aof == 1 {
 			severity, lost := driver.SeverityNote, "two seconds"
 			if fsync != "everysec" {
@@ -224,11 +224,11 @@ func (e *examination) judgeConfig() {
 				"set appendfsync always; or keep clients from a machine that failed for the longest TTL")
 		}
 	}
-	if idle, known := e.info.parse(e.info.config, "timeout"); known && idle > 0 && idle < shortTimeout {
+	if idle, known := e.info.number("timeout"); known && idle > 0 && idle < shortTimeout {
 		e.found(driver.SeverityNote, "connections", fmt.Sprintf("timeout is %d: the server closes connections that are idle for %d s", idle, idle),
 			"none: a request that meets such a connection is sent again, and takes longer", "set timeout 0, or ConnMaxIdleTime of the client to less")
 	}
-	if keepalive, known := e.info.parse(e.info.config, "tcp-keepalive"); known && keepalive == 0 {
+	if keepalive, known := e.info.number("tcp-keepalive"); known && keepalive == 0 {
 		e.found(driver.SeverityNote, "connections", "tcp-keepalive is 0",
 			acquired+": a waiter whose machine has vanished counts as subscribed, and a lock granted to it stays taken until its provisional TTL ends", "set tcp-keepalive 300")
 	}
@@ -411,7 +411,7 @@ func (e *examination) compareConnections(ctx context.Context) error {
 		}
 		other := serverInfo{fields: map[string]string{}}
 		other.addInfo(text)
-		if id := other.id(); id != "" {
+		if id := other.word("run_id"); id != "" {
 			ids[id] = true
 		}
 	}

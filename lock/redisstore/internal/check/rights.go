@@ -146,8 +146,8 @@ func (e *examination) tryUse(ctx context.Context, u *Use) (r refusals, err error
 func (e *examination) tryCommands(ctx context.Context, u *Use, at string, r *refusals) error {
 	channel := u.Channels[0]
 	commands := u.Commands
-	if u.Needed {
-		commands = append(slices.Clone(commands), e.more...)
+	if u.Needed && e.sharded {
+		commands = append(slices.Clone(commands), "pubsub|shardnumsub", "spublish")
 	}
 	args := []any{"eval", rights().Source, 1, at, channel}
 	for _, command := range commands {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -15,14 +16,11 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
-// serverInfo is what a server reports about itself, by INFO, HELLO and CONFIG GET. A server
+// serverInfo is what a server reports about itself, by HELLO, CONFIG GET and INFO. A server
 // may report anything: each value is checked when it is read.
 type serverInfo struct {
-	fields map[string]string // of INFO
-	hello  map[string]string
-	config map[string]string
-	// refused are the commands that the server refused.
-	refused []string
+	fields    map[string]string
+	configure bool // the server answers CONFIG GET
 	// odd are the fields with values that make no sense.
 	odd []string
 }
@@ -44,7 +42,7 @@ var directives = []string{"appendfsync", "timeout", "tcp-keepalive"}
 // readServerInfo asks a server about itself, in one pipeline. err is an error if the server
 // did not answer.
 func readServerInfo(ctx context.Context, client *redis.Client) (*serverInfo, error) {
-	i := &serverInfo{fields: map[string]string{}, hello: map[string]string{}, config: map[string]string{}}
+	i := &serverInfo{fields: map[string]string{}, configure: true}
 	pipe := client.Pipeline()
 	hello := pipe.Do(ctx, "hello")
 	var infos, configs []*redis.Cmd
@@ -57,49 +55,35 @@ func readServerInfo(ctx context.Context, client *redis.Client) (*serverInfo, err
 	if _, err := pipe.Exec(ctx); err != nil && fault.Silent(fault.Classify(err)) {
 		return nil, fault.Classify(err)
 	}
-	if err := hello.Err(); err == nil {
-		addPairs(i.hello, hello.Val())
+	i.addPairs(hello.Val())
+	for _, cmd := range configs {
+		i.configure = i.configure && cmd.Err() == nil
+		i.addPairs(cmd.Val())
 	}
-	i.note("INFO", infos, func(reply any) {
-		text, _ := reply.(string)
+	for _, cmd := range infos {
+		text, _ := cmd.Val().(string)
 		i.addInfo(text)
-	})
-	i.note("CONFIG GET", configs, func(reply any) { addPairs(i.config, reply) })
+	}
 	return i, nil
-}
-
-// note reads the replies to a command, and records the command if the server refused it.
-func (i *serverInfo) note(command string, cmds []*redis.Cmd, read func(reply any)) {
-	refused := 0
-	for _, cmd := range cmds {
-		if cmd.Err() != nil {
-			refused++
-			continue
-		}
-		read(cmd.Val())
-	}
-	if refused > 0 {
-		i.refused = append(i.refused, command)
-	}
 }
 
 // addInfo adds the fields of a reply to INFO.
 func (i *serverInfo) addInfo(text string) {
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		add(i.fields, key, value, ok)
+		i.add(key, value, ok)
 	}
 }
 
 // addPairs adds a reply of keys and values, which RESP3 has as a map.
-func addPairs(to map[string]string, reply any) {
+func (i *serverInfo) addPairs(reply any) {
 	put := func(key, value any) {
 		k, ok := key.(string)
 		switch v := value.(type) {
 		case string:
-			add(to, k, v, ok)
+			i.add(k, v, ok)
 		case int64:
-			add(to, k, strconv.FormatInt(v, 10), ok)
+			i.add(k, strconv.FormatInt(v, 10), ok)
 		}
 	}
 	switch pairs := reply.(type) {
@@ -114,20 +98,18 @@ func addPairs(to map[string]string, reply any) {
 	}
 }
 
-func add(to map[string]string, key, value string, ok bool) {
-	if ok && len(key) <= longestField && len(value) <= longestField && len(to) < mostFields {
-		to[key] = value
+func (i *serverInfo) add(key, value string, ok bool) {
+	if ok && len(key) <= longestField && len(value) <= longestField && len(i.fields) < mostFields {
+		i.fields[key] = value
 	}
 }
 
-// has reports whether INFO has the field.
+// has reports whether the server has reported the field.
 func (i *serverInfo) has(field string) bool { _, ok := i.fields[field]; return ok }
 
 // number returns a field that is a whole number from 0 to 2^53; known is false without one.
-func (i *serverInfo) number(field string) (n int64, known bool) { return i.parse(i.fields, field) }
-
-func (i *serverInfo) parse(from map[string]string, field string) (n int64, known bool) {
-	text, ok := from[field]
+func (i *serverInfo) number(field string) (n int64, known bool) {
+	text, ok := i.fields[field]
 	if !ok {
 		return 0, false
 	}
@@ -139,17 +121,14 @@ func (i *serverInfo) parse(from map[string]string, field string) (n int64, known
 	return n, true
 }
 
-// word returns a field that is a simple word; known is false without one.
-func (i *serverInfo) word(from map[string]string, field string) (text string, known bool) {
-	text, ok := from[field]
-	if !ok {
-		return "", false
-	}
-	if !simpleWord.MatchString(text) {
+// word returns a field that is a simple word; "" without one.
+func (i *serverInfo) word(field string) string {
+	text, ok := i.fields[field]
+	if ok && !simpleWord.MatchString(text) {
 		i.odd = append(i.odd, field)
-		return "", false
+		return ""
 	}
-	return text, true
+	return text
 }
 
 var (
@@ -158,30 +137,16 @@ var (
 	hostName      = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 )
 
-// id returns the id of the server's run.
-func (i *serverInfo) id() string {
-	id, _ := i.word(i.fields, "run_id")
-	return id
-}
-
 // product returns the server's name and version, and whether it is one with the versions of
 // Redis that is older than Redis 6.2. The version is "" if it is unknown.
 func (i *serverInfo) product() (version string, old bool) {
-	name := "redis"
-	text, known := i.word(i.fields, "redis_version")
-	if !known {
-		text, known = i.word(i.hello, "version")
-	}
-	if server, ok := i.word(i.fields, "server_name"); ok { // of Valkey; by HELLO it may be redis
-		name = server
-	} else if server, ok := i.word(i.hello, "server"); ok {
-		name = server
-	}
-	if own, ok := i.word(i.fields, name+"_version"); ok && name != "redis" {
+	name := cmp.Or(i.word("server_name"), i.word("server"), "redis") // Valkey's; by HELLO it may be redis
+	if own := i.word(name + "_version"); own != "" && name != "redis" {
 		return name + " " + own, false
 	}
+	text := cmp.Or(i.word("redis_version"), i.word("version"))
 	parts := versionNumber.FindStringSubmatch(text)
-	if !known || parts == nil {
+	if parts == nil {
 		return "", false
 	}
 	major, _ := strconv.Atoi(parts[1])
@@ -191,11 +156,7 @@ func (i *serverInfo) product() (version string, old bool) {
 
 // role returns "master" or "replica", or "" if it is unknown.
 func (i *serverInfo) role() string {
-	role, known := i.word(i.fields, "role")
-	if !known {
-		role, _ = i.word(i.hello, "role")
-	}
-	switch role {
+	switch role := i.word("role"); role {
 	case "slave", "replica":
 		return "replica"
 	case "master":
@@ -205,13 +166,7 @@ func (i *serverInfo) role() string {
 }
 
 // mode returns "standalone", "cluster" or "sentinel", or "" if it is unknown.
-func (i *serverInfo) mode() string {
-	mode, known := i.word(i.fields, "redis_mode")
-	if !known {
-		mode, _ = i.word(i.hello, "mode")
-	}
-	return mode
-}
+func (i *serverInfo) mode() string { return cmp.Or(i.word("redis_mode"), i.word("mode")) }
 
 // replica is a replica as its master reports it.
 type replica struct {

@@ -33,39 +33,27 @@ var (
 	ErrUnreplicated  = errors.New("too few replicas have the lock")
 )
 
-// class is a class of refusals.
-type class struct {
-	err     error
-	passing bool // may pass by itself
-	// midway: the request may have been carried out, at least in part. A redirect is
-	// midway: go-redis follows it, and leaves it as the command's error if the second
-	// attempt gets no answer.
-	midway bool
-	ofKey  bool // one key of a run may be the reason
-	advice string
-}
-
-// faults by the first word of the refusal.
-var faults = map[string]class{
-	"READONLY":    {err: ErrReadOnly, passing: true, advice: "a failover may be under way; otherwise connect to the master, by sentinel or cluster"},
-	"UNBLOCKED":   {err: ErrReadOnly, passing: true, midway: true, advice: "it became a replica while a grant waited for replicas"},
-	"LOADING":     {err: ErrLoading, passing: true, advice: "wait until it is ready"},
-	"BUSY":        {err: ErrBusy, passing: true, advice: "SCRIPT KILL ends the script if it has written nothing"},
-	"NOREPLICAS":  {err: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
-	"CLUSTERDOWN": {err: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
-	"MASTERDOWN":  {err: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
-	"TRYAGAIN":    {err: ErrCluster, ofKey: true, passing: true, advice: "the slot is being moved"},
-	"MOVED":       {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
-	"ASK":         {err: ErrCluster, passing: true, midway: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
-	"OOM":         {err: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
-	"MISCONF":     {err: ErrMisconfigured, advice: "its log has the reason; often the disk is full"},
-	"NOAUTH":      {err: ErrAuth, advice: "give a user and a password"},
-	"WRONGPASS":   {err: ErrAuth, advice: "check the user and the password"},
-	"NOPERM":      {err: ErrNoPermission, ofKey: true, midway: true, advice: "give the user what `leasewheel acl` prints; `leasewheel doctor` finds what is missing"},
-	"WRONGTYPE":   {err: ErrWrongType, ofKey: true, midway: true, advice: "another program, or another family of locks, uses the key"},
-	"DAMAGED":     {err: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
+// faults are the classes of refusals, by the first word. They have no Err.
+var faults = map[string]Error{
+	"READONLY":    {Fault: ErrReadOnly, passing: true, advice: "a failover may be under way; otherwise connect to the master, by sentinel or cluster"},
+	"UNBLOCKED":   {Fault: ErrReadOnly, passing: true, done: true, advice: "it became a replica while a grant waited for replicas"},
+	"LOADING":     {Fault: ErrLoading, passing: true, advice: "wait until it is ready"},
+	"BUSY":        {Fault: ErrBusy, passing: true, advice: "SCRIPT KILL ends the script if it has written nothing"},
+	"NOREPLICAS":  {Fault: ErrNoReplicas, passing: true, advice: "bring its replicas back, or lower min-replicas-to-write"},
+	"CLUSTERDOWN": {Fault: ErrCluster, passing: true, advice: "it recovers once every slot has a master"},
+	"MASTERDOWN":  {Fault: ErrCluster, passing: true, advice: "the replica has lost its master; connect to a master"},
+	"TRYAGAIN":    {Fault: ErrCluster, ofKey: true, passing: true, advice: "the slot is being moved"},
+	"MOVED":       {Fault: ErrCluster, passing: true, done: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"ASK":         {Fault: ErrCluster, passing: true, done: true, advice: "connect to a cluster with redis-cluster:// or a ClusterClient"},
+	"OOM":         {Fault: ErrOutOfMemory, advice: "raise maxmemory or free memory; held locks can still be renewed and released"},
+	"MISCONF":     {Fault: ErrMisconfigured, advice: "its log has the reason; often the disk is full"},
+	"NOAUTH":      {Fault: ErrAuth, advice: "give a user and a password"},
+	"WRONGPASS":   {Fault: ErrAuth, advice: "check the user and the password"},
+	"NOPERM":      {Fault: ErrNoPermission, ofKey: true, done: true, advice: "give the user what `leasewheel acl` prints; `leasewheel doctor` finds what is missing"},
+	"WRONGTYPE":   {Fault: ErrWrongType, ofKey: true, done: true, advice: "another program, or another family of locks, uses the key"},
+	"DAMAGED":     {Fault: ErrDamaged, ofKey: true, advice: "find the client that wrote it; then set it to the largest token that the guarded resources have accepted, or delete it"},
 	"DENIED":      {advice: "the server is in protected mode: give it a password"},
-	"CROSSSLOT":   {err: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
+	"CROSSSLOT":   {Fault: ErrCrossSlot, ofKey: true, advice: "choose a name without lone braces"},
 }
 
 // Error is a server's refusal, or a missing answer.
@@ -76,10 +64,13 @@ type Error struct {
 	// Err is what go-redis reported.
 	Err error
 
-	passing bool
+	passing bool // it may pass by itself
 	ofKey   bool // one key of the run may be the reason
-	done    bool // the request may have been carried out, at least in part
-	advice  string
+	// done is set if the request may have been carried out, at least in part. So it is for a
+	// redirect: go-redis follows it, and leaves it as the command's error if the second
+	// attempt gets no answer.
+	done   bool
+	advice string
 }
 
 func (e *Error) Error() string {
@@ -150,9 +141,10 @@ func Classify(err error) error {
 	if errors.As(err, &refused) {
 		f := classOf(refused.Error())
 		if errors.Is(refused, redis.Nil) && err != error(refused) { //nolint:errorlint // what wraps it is the error of sentinels
-			f = class{advice: "no sentinel knows a master of this name: check master_name"}
+			f = Error{advice: "no sentinel knows a master of this name: check master_name"}
 		}
-		return &Error{Fault: f.err, Err: err, passing: f.passing, ofKey: f.ofKey, done: f.midway, advice: f.advice}
+		f.Err = err
+		return &f
 	}
 	if failed, ok := errors.AsType[*Credentials](err); ok {
 		return &Error{Fault: ErrCredentials, Err: failed.Err, passing: true, advice: "the next connection asks for them again"}
@@ -171,11 +163,11 @@ func Classify(err error) error {
 var place = regexp.MustCompile(`^(?:ERR Error running script \(call to f_\w+\): )?(?:@\w+: ?\d+: )+-?`)
 
 // Of returns the fault of a refusal, nil for one of no known class.
-func Of(refusal string) error { return classOf(refusal).err }
+func Of(refusal string) error { return classOf(refusal).Fault }
 
 // classOf returns the class of a refusal. Some refusals have no distinctive first word:
 // failures within a script, a full server, wrong credentials of old servers.
-func classOf(text string) class {
+func classOf(text string) Error {
 	text = text[len(place.FindString(text)):]
 	word, rest, _ := strings.Cut(text, " ")
 	if f, known := faults[word]; known {
@@ -187,23 +179,23 @@ func classOf(text string) class {
 	case strings.HasPrefix(rest, "WAIT cannot be used with replica"): // between the grant and its WAIT
 		return faults["UNBLOCKED"]
 	case strings.HasPrefix(rest, "max number of clients"):
-		return class{err: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
+		return Error{Fault: ErrMaxClients, passing: true, advice: "raise maxclients, or let clients share connections"}
 	case strings.Contains(rest, "ACL failure in script"), strings.Contains(rest, "user executing the script can't"):
 		return faults["NOPERM"]
 	case strings.Contains(rest, "access a non local key"): // which only the script names
-		return class{err: ErrCluster, ofKey: true, passing: true, midway: true, advice: "the slot is being moved"}
+		return Error{Fault: ErrCluster, ofKey: true, passing: true, done: true, advice: "the slot is being moved"}
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
 	case strings.HasPrefix(rest, "This instance has cluster support disabled"):
-		return class{advice: "it is no node of a cluster: connect by redis://, or with a *redis.Client"}
+		return Error{advice: "it is no node of a cluster: connect by redis://, or with a *redis.Client"}
 	case noSentinel.MatchString(rest):
-		return class{advice: "it is no sentinel: name the sentinels' port, or connect by redis:// to a server"}
+		return Error{advice: "it is no sentinel: name the sentinels' port, or connect by redis:// to a server"}
 	case tooOld(text):
-		return class{err: ErrTooOld, midway: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it; `leasewheel doctor` finds what is missing"}
+		return Error{Fault: ErrTooOld, done: true, advice: "locks need Redis 6.2 or newer, or a server that is compatible with it; `leasewheel doctor` finds what is missing"}
 	case strings.HasPrefix(rest, "invalid password"), strings.HasPrefix(rest, "AUTH "), strings.HasPrefix(rest, "Client sent AUTH"):
 		return faults["WRONGPASS"]
 	}
-	return class{ofKey: true, midway: true}
+	return Error{ofKey: true, done: true}
 }
 
 // noSentinel matches the refusal of the command that only sentinels have.

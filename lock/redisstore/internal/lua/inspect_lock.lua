@@ -7,19 +7,7 @@
 -- include: listeners.lua
 -- include: wait_queue.lua
 -- include: grant_next.lua
-
--- readerLeft returns for how many more ms a reader has a lock (-1: without an end, -2: it
--- is dead). Each hold has a key; only the keys of the latest holds are read.
-local function readerLeft(lock, reader, holds, most)
-  local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-  local longest = -2
-  for i = holds, math.max(holds - most, 0) + 1, -1 do
-    local left = redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:' .. decimal(i))
-    if left == -1 then return -1 end
-    longest = math.max(longest, left)
-  end
-  return longest == -2 and holds > most and redis.call('pttl', lock) or longest
-end
+-- include: readwrite.lua
 
 -- ownerText is the most bytes of an owner's text that are returned, and one more.
 local ownerText = 513
@@ -64,19 +52,19 @@ local function holders(lock, left, most, known)
     local owner = writes and string.sub(field, 1, -7) or field
     local holds = holdsIn(lock, field, owner)
     if holds then
-      local lasts = left
+      local remains = left
       if mode ~= '' and not writes and room > 0 and #owner < ownerText then
-        lasts = readerLeft(lock, owner, holds > 0 and holds or most, most)
-        if lasts == -2 and not isOwner(owner) then lasts = left end -- its keys are unknown
+        remains = lasts(lock, timeoutsOf(lock, owner), holds > 0 and holds or most)
+        if remains == -2 and not isOwner(owner) then remains = left end -- its keys are unknown
         room = room - math.min(math.max(holds, 1), most)
       end
-      if lasts == -2 then
+      if remains == -2 then
         size = size - 1
       elseif count < most then
         count = count + 1
         table.insert(found, string.sub(owner, 1, ownerText) .. (writes and ':write' or ''))
         table.insert(found, decimal(holds))
-        table.insert(found, decimal(lasts))
+        table.insert(found, decimal(remains))
       end
     elseif field ~= 'mode' then
       size = size - 1

@@ -4,21 +4,6 @@
 -- the lock is left free for 0.3 % of the time, which is the cost for leasewheel clients alone;
 -- ours ask again within such a window, since what shows a peer is its hold.
 
--- include: clock.lua
 -- include: yield.lua
 
 local yieldTime, probeTime, probeAgain = 150000, 30000, 3000
-
--- yieldToPollers reports whether a lock with waiters of ours is left free for pollers
--- instead, and records that. The window opens at the first release after the interval,
--- however long each owner has held the lock.
-local function yieldToPollers(yieldState)
-  local streak, seen = age(yieldState, 'since'), age(yieldState, 'peer')
-  if not streak then
-    record(yieldState, 'until', 'since', micros())
-  elseif streak >= (seen and yieldInterval or rareYieldInterval) then
-    record(yieldState, 'since', 'until', micros() + (seen and yieldTime or probeTime))
-    return true
-  end
-  return false
-end

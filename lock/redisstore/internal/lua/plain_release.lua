@@ -49,5 +49,5 @@ if #handed == 0 then return reply end
 
 -- include: plain_yield.lua
 
-for _, yieldState in ipairs(handed) do pcall(recordHandOff, yieldState) end
+for _, yieldState in ipairs(handed) do pcall(yieldsToPeers, yieldState, yieldTime, yieldTime) end
 return reply

@@ -73,9 +73,11 @@ local function lasts(lock, timeouts, holds)
   return longest, looked
 end
 
--- tagOf returns the prefix of the keys of all holds of a lock. It is no key itself: a user has
--- no right to it.
-local function tagOf(lock) return string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}' end
+-- timeoutsOf returns the prefix of the keys of a reader's holds.
+local function timeoutsOf(lock, reader)
+  local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+  return tag .. ':' .. reader .. ':rwlock_timeout'
+end
 
 -- settle drops the dead readers of a lock without a writer, and makes the lock last as
 -- long as the living ones. Of many readers it examines a random sample.
@@ -93,7 +95,7 @@ local function settle(lock)
       all = false
       break
     elseif isOwner(field) then
-      local left, looked = lasts(lock, tagOf(lock) .. ':' .. field .. ':rwlock_timeout', holdsOf(lock, field) or most)
+      local left, looked = lasts(lock, timeoutsOf(lock, field), holdsOf(lock, field) or most)
       room = room - looked
       if left == -2 then
         redis.call('hdel', lock, field)

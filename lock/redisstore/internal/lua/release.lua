@@ -87,7 +87,7 @@ end
 -- clients subscribe to ours as well. They get every other grant. For clients that
 -- subscribe elsewhere, or poll, the lock is left free now and then.
 local sound, left
-if popped then sound, left = pcall(yieldToPollers, yieldState) end
+if popped then sound, left = pcall(yieldsToPeers, yieldState, yieldTime, probeTime) end
 local others = grantedByRelease == '1' and othersListening(publish, channel, ourChannel(lock))
 if others or popped and sound and left then
   if popped then redis.pcall('zadd', queue, arrived, popped) end -- it keeps its place

@@ -38,3 +38,17 @@ end
 
 -- recordPeer records that a peer holds the lock.
 local function recordPeer(yieldState) record(yieldState, 'since', 'peer', micros()) end
+
+-- yieldsToPeers reports whether a lock with waiters of ours is left free for peers instead, for so
+-- many µs, and records that: for yieldTime, or for probeTime if none was seen. The window opens at
+-- the first release after the interval, however long each owner has held the lock.
+local function yieldsToPeers(yieldState, yieldTime, probeTime)
+  local streak, seen = age(yieldState, 'since'), age(yieldState, 'peer')
+  if not streak then
+    record(yieldState, 'until', 'since', micros())
+  elseif streak >= (seen and yieldInterval or rareYieldInterval) then
+    record(yieldState, 'since', 'until', micros() + (seen and yieldTime or probeTime))
+    return true
+  end
+  return false
+end

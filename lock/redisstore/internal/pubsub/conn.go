@@ -1,7 +1,6 @@
 package pubsub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,13 +22,6 @@ const checkEvery = 3 * time.Second
 // attachWithin is the least time for subscribing to a channel, which includes connecting
 // for the first one. It holds even if the caller's deadline is earlier.
 const attachWithin = 2 * time.Second
-
-// refusedPause is how long a channel that was carried before waits after a refusal.
-const refusedPause = time.Second
-
-// firstLoss begins the pauses of channels whose node has changed, see moveBackoff: after 20 to 40
-// ms others of their slot are lost, too, and the new topology may be known.
-const firstLoss = 2
 
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
@@ -60,8 +52,6 @@ type conn struct {
 	// Guarded by subscriber.mu.
 	channels map[string]*channelState // by channel name
 	requests []*request               // those that the server has not answered in full, in its order
-	lost     []*channel               // whose node has changed, and that move after a pause
-	losses   int                      // such pauses since the last confirmed subscription
 	broken   bool
 	pinged   bool
 	health   *time.Timer
@@ -71,9 +61,9 @@ type conn struct {
 type channelState struct {
 	// channel receives the messages; nil once it has no listener.
 	channel *channel
-	// subscribing and unsubscribing count the unconfirmed requests. The state is known
-	// only when the last request is confirmed.
-	subscribing, unsubscribing int
+	// last is the latest request; nil once it is answered. Its answer decides, and that of an
+	// earlier one has no effect.
+	last *request
 }
 
 // request is one that was sent, or is about to be.
@@ -118,11 +108,8 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 		return err
 	}
 	if err := fault.Protect(func() error { return cn.subscribe(ctx, registered) }); err != nil {
-		cn.unregister(registered)
 		cn.breakDown(err)
-		err = fault.Classify(err)
-		cn.subscriber.doubt(err)
-		return err
+		return fault.Classify(err)
 	}
 	cn.begin()
 	return nil
@@ -134,6 +121,7 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 func (cn *conn) register(channels []*channel) (registered []*channel, err error) {
 	cn.subscriber.mu.Lock()
 	defer cn.subscriber.mu.Unlock()
+	r := &request{kind: subscribe}
 	for _, c := range channels {
 		switch {
 		case !cn.subscriber.wants(c):
@@ -141,18 +129,13 @@ func (cn *conn) register(channels []*channel) (registered []*channel, err error)
 		case cn.broken:
 			return nil, errBroken
 		}
-		k := cn.channels[c.Name]
-		if k == nil {
-			k = &channelState{}
-			cn.channels[c.Name] = k
-		}
-		k.channel = c
-		k.subscribing++
+		cn.channels[c.Name] = &channelState{c, r}
 		c.conn = cn
 		registered = append(registered, c)
 	}
 	if len(registered) > 0 {
-		cn.requests = append(cn.requests, &request{subscribe, namesOf(registered)})
+		r.names = namesOf(registered)
+		cn.requests = append(cn.requests, r)
 	}
 	return registered, nil
 }
@@ -165,12 +148,12 @@ func namesOf(channels []*channel) []string {
 	return names
 }
 
-// answered notes that the server has confirmed a channel, or has answered a ping. Without a
-// request it was the server's own decision. The caller holds mu.
-func (cn *conn) answered(k kind, name string) {
+// answered notes that the server has confirmed a channel, or has answered a ping. It returns the
+// request; nil without one: then it was the server's own decision. The caller holds mu.
+func (cn *conn) answered(k kind, name string) *request {
 	i := slices.IndexFunc(cn.requests, func(r *request) bool { return r.kind == k && (k == ping || slices.Contains(r.names, name)) })
 	if i < 0 {
-		return
+		return nil
 	}
 	r := cn.requests[i]
 	r.names = slices.DeleteFunc(r.names, func(n string) bool { return n == name })
@@ -181,6 +164,7 @@ func (cn *conn) answered(k kind, name string) {
 	default: // the server has dropped a channel that was about to be left
 		cn.requests = slices.Delete(cn.requests, i, i+1)
 	}
+	return r
 }
 
 // refused ends the subscriptions of the oldest request, which the user has no right to, or whose
@@ -200,52 +184,19 @@ func (cn *conn) refused(err error) bool {
 	r := cn.requests[0]
 	cn.requests = cn.requests[1:]
 	for _, name := range r.names {
-		k := cn.channels[name]
-		if k == nil { // evicted
-			continue
+		if k := cn.channels[name]; k != nil && k.last == r {
+			cn.drop(name, err)
 		}
-		if r.kind == unsubscribe { // the server had not subscribed to the channel either
-			if k.unsubscribing--; k.channel == nil && k.subscribing == 0 && k.unsubscribing == 0 {
-				delete(cn.channels, name)
-			}
-			continue
-		}
-		k.subscribing--
-		c := k.channel
-		k.channel = nil
-		if k.subscribing == 0 && k.unsubscribing == 0 {
-			delete(cn.channels, name)
-		}
-		switch {
-		case c == nil:
-			continue
-		case c.confirmed && redirected:
-			cn.lose(c)
-		case c.confirmed: // until the right was taken away, which may be an error of the moment
-			if s.ctx.Err() == nil {
-				s.work.Go(func() {
-					if pause(s.ctx, refusedPause) {
-						s.move([]*channel{c})
-					}
-				})
-			}
-		default:
-			s.failed(c, err)
-		}
-		c.conn = nil
 	}
 	return true
 }
 
-// unregister forgets channels whose request could not be sent. The caller of add will
-// put them on another conn, so the end of this conn must not move them as well.
-func (cn *conn) unregister(channels []*channel) {
-	cn.subscriber.mu.Lock()
-	defer cn.subscriber.mu.Unlock()
-	for _, c := range channels {
-		if k := cn.channels[c.Name]; k != nil && k.channel == c {
-			k.channel, c.conn = nil, nil
-		}
+// drop forgets a channel that the server does not subscribe to. The caller holds mu.
+func (cn *conn) drop(name string, err error) {
+	c := cn.channels[name].channel
+	delete(cn.channels, name)
+	if c != nil {
+		cn.subscriber.loseNow(cn, err, c)
 	}
 }
 
@@ -260,9 +211,9 @@ func (cn *conn) remove(c *channel) {
 		cn.subscriber.mu.Unlock()
 		return
 	}
-	k.channel = nil
-	k.unsubscribing++
-	cn.requests = append(cn.requests, &request{unsubscribe, []string{c.Name}})
+	r := &request{unsubscribe, []string{c.Name}}
+	*k = channelState{nil, r}
+	cn.requests = append(cn.requests, r)
 	cn.subscriber.mu.Unlock()
 	ctx, cancel := context.WithTimeout(Offline, checkEvery)
 	defer cancel()
@@ -358,32 +309,23 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	if strings.HasSuffix(m.Kind, "unsubscribe") {
 		of = unsubscribe
 	}
-	cn.answered(of, m.Channel)
+	r := cn.answered(of, m.Channel)
 	k := cn.channels[m.Channel]
-	if k == nil {
+	switch {
+	case k == nil:
 		return of == unsubscribe
-	}
-	switch of {
-	case subscribe:
-		k.subscribing--
-		cn.losses = 0
-	case unsubscribe:
-		if k.unsubscribing == 0 {
-			if c := k.channel; c != nil { // the slot belongs to another node now
-				delete(cn.channels, c.Name)
-				cn.lose(c)
-			}
-			return true
-		}
-		k.unsubscribing--
-	}
-	if k.subscribing > 0 || k.unsubscribing > 0 {
+	case k.last == nil && of == unsubscribe: // the slot belongs to another node now
+		cn.drop(m.Channel, nil)
+		return true
+	case k.last != r || r == nil:
 		return true
 	}
+	k.last = nil
 	c := k.channel
 	switch {
 	case c == nil, c.err != nil: // no listener, or it failed already, as when the conn breaks now
 		delete(cn.channels, m.Channel)
+		return true
 	case c.confirmed:
 		for l := range c.listeners { // a message may have been missed
 			l.notify(driver.Notice{})
@@ -392,39 +334,8 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 		c.confirmed = true
 		close(c.ready)
 	}
+	c.losses = 0
 	return true
-}
-
-// lose moves a channel whose node has changed: with those that are lost at the same time, in their
-// order. The caller holds mu.
-func (cn *conn) lose(c *channel) {
-	s := cn.subscriber
-	c.conn = nil
-	if s.ctx.Err() != nil {
-		return
-	}
-	cn.lost = append(cn.lost, c)
-	if len(cn.lost) > 1 {
-		return
-	}
-	d := moveBackoff(firstLoss + cn.losses)
-	cn.losses++
-	s.work.Go(func() {
-		if !pause(s.ctx, d) {
-			return
-		}
-		s.mu.Lock()
-		lost := inOrder(cn.lost)
-		cn.lost = nil
-		s.mu.Unlock()
-		s.move(lost)
-	})
-}
-
-// inOrder sorts channels by their numbers.
-func inOrder(channels []*channel) []*channel {
-	slices.SortFunc(channels, func(a, b *channel) int { return cmp.Compare(a.number, b.number) })
-	return channels
 }
 
 // check pings a conn that has received nothing since the last check. It closes a conn
@@ -479,8 +390,7 @@ func (cn *conn) ping() error {
 	}
 }
 
-// breakDown ends the conn. Confirmed channels move to another conn, in their order; the others
-// fail with err. Only the first call has an effect.
+// breakDown ends the conn, and loses its channels. Only the first call has an effect.
 func (cn *conn) breakDown(err error) {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -489,28 +399,17 @@ func (cn *conn) breakDown(err error) {
 		return
 	}
 	cn.retire()
-	var lost, unconfirmed []*channel
+	err = fault.Classify(err)
+	var carried []*channel
 	for _, k := range cn.channels {
-		switch c := k.channel; {
-		case c == nil:
-		case c.confirmed:
-			c.conn = nil
-			lost = append(lost, c)
-		default:
-			unconfirmed = append(unconfirmed, c)
+		if k.channel != nil {
+			carried = append(carried, k.channel)
 		}
 	}
-	if len(lost) > 0 && s.ctx.Err() == nil {
-		s.work.Go(func() { s.move(inOrder(lost)) })
-	}
+	s.loseNow(cn, err, carried...)
 	s.mu.Unlock()
-
-	err = fault.Classify(err)
-	for _, c := range unconfirmed {
-		s.fail(c, err)
-	}
 	cn.close()
-	if len(lost)+len(unconfirmed) > 0 && s.ctx.Err() == nil {
+	if len(carried) > 0 && s.ctx.Err() == nil {
 		s.doubt(err)
 	}
 }

@@ -2,6 +2,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -46,6 +47,7 @@ type Subscriber struct {
 	conns    map[string]*conn     // the unbroken ones, by node
 	channels map[Channel]*channel // those with a listener
 	made     uint64               // how many channels were made
+	lost     map[int][]*channel   // those that are about to move, by their losses before
 }
 
 // ErrClosed is the error of subscribing on a closed store.
@@ -56,7 +58,7 @@ var ErrClosed = errors.New("redisstore: the store is closed")
 func New(node func(context.Context, Channel) (Node, error), doubt func(error)) *Subscriber {
 	s := &Subscriber{
 		node: node, doubt: doubt, MoveTimeout: checkEvery,
-		conns: make(map[string]*conn), channels: make(map[Channel]*channel),
+		conns: make(map[string]*conn), channels: make(map[Channel]*channel), lost: make(map[int][]*channel),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -92,15 +94,6 @@ func HasShards(ctx context.Context, node redis.UniversalClient) (bool, error) {
 	return err == nil, err
 }
 
-// most returns how many of so many channels one request subscribes to: with shards it is for one
-// slot, and a latch with a hash tag has channels in two.
-func (n Node) most(channels int) int {
-	if n.Sharded {
-		return 1
-	}
-	return channels
-}
-
 // Handler is a channel that a waiter subscribes to, and the parser of its messages.
 type Handler struct {
 	Channel Channel
@@ -114,6 +107,8 @@ type channel struct {
 	number    uint64 // by which channels are ordered: a waiter's have theirs in its order
 	listeners map[*listener]struct{}
 	conn      *conn // carries the channel; nil while the channel moves
+	lost      bool  // it is in Subscriber.lost
+	losses    int   // since the server confirmed the channel last
 
 	// ready is closed when the server confirms the channel for the first time, or when
 	// the subscription fails; err is the reason then.
@@ -172,40 +167,28 @@ func (s *Subscriber) subscribe(ctx context.Context, handlers []Handler, notify f
 	sub := &subscription{subscriber: s}
 	var added []*channel
 	for _, h := range handlers {
-		l, first := s.addListener(h, notify)
+		c := s.channels[h.Channel]
+		if c == nil {
+			s.made++
+			c = &channel{Channel: h.Channel, number: s.made, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
+			s.channels[h.Channel] = c
+			added = append(added, c)
+		}
+		l := &listener{channel: c, parse: h.Parse, notify: notify}
+		c.listeners[l] = struct{}{}
 		sub.listeners = append(sub.listeners, l)
-		if first {
-			added = append(added, l.channel)
-		}
 	}
-	s.attachAll(ctx, added)
-	return sub, nil
-}
-
-// attachAll subscribes to the channels of a waiter in the background, to those of a node
-// together. The connection carries the channels of other callers, so it must not end with the
-// first caller's context. A longer deadline of the caller is kept. The caller holds mu.
-func (s *Subscriber) attachAll(ctx context.Context, added []*channel) {
 	if len(added) == 0 {
-		return
+		return sub, nil
 	}
-	by := time.Now().Add(attachWithin)
-	if deadline, ok := ctx.Deadline(); ok && deadline.After(by) {
-		by = deadline
+	// The connection carries the channels of other callers, so it must not end with the first
+	// caller's context. A longer deadline of the caller is kept.
+	within := attachWithin
+	if deadline, ok := ctx.Deadline(); ok {
+		within = max(within, time.Until(deadline))
 	}
-	s.work.Go(func() {
-		ctx, cancel := context.WithDeadline(s.ctx, by)
-		defer cancel()
-		for _, p := range s.parts(ctx, added, s.fail) {
-			for some := range slices.Chunk(p.channels, p.node.most(len(p.channels))) {
-				if err := s.attach(ctx, p.node, some); err != nil {
-					for _, c := range some {
-						s.fail(c, err)
-					}
-				}
-			}
-		}
-	})
+	s.work.Go(func() { s.attachAll(added, len(added), within) })
+	return sub, nil
 }
 
 // confirmed waits until the server confirms every channel.
@@ -224,21 +207,6 @@ func (sub *subscription) confirmed(ctx context.Context) error {
 	return nil
 }
 
-// addListener adds a listener. added is true for the channel's first listener, whose
-// caller has to subscribe to the channel at the server. The caller holds mu.
-func (s *Subscriber) addListener(h Handler, notify func(driver.Notice)) (l *listener, added bool) {
-	c := s.channels[h.Channel]
-	if c == nil {
-		added = true
-		s.made++
-		c = &channel{Channel: h.Channel, number: s.made, listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
-		s.channels[h.Channel] = c
-	}
-	l = &listener{channel: c, parse: h.Parse, notify: notify}
-	c.listeners[l] = struct{}{}
-	return l, added
-}
-
 // Close ends the subscription, and in the background each channel that has no other listener:
 // those of a conn in the reverse of their order, so that no server has a later one without those
 // before it.
@@ -248,8 +216,14 @@ func (sub *subscription) Close() {
 	defer s.mu.Unlock()
 	left := make(map[*conn][]*channel)
 	for _, l := range slices.Backward(sub.listeners) {
-		if carrying := s.removeListener(l); carrying != nil {
-			left[carrying] = append(left[carrying], l.channel)
+		c := l.channel
+		delete(c.listeners, l)
+		if len(c.listeners) > 0 || s.channels[c.Channel] != c {
+			continue
+		}
+		delete(s.channels, c.Channel)
+		if c.conn != nil {
+			left[c.conn] = append(left[c.conn], c)
 		}
 	}
 	if s.ctx.Err() != nil {
@@ -264,40 +238,47 @@ func (sub *subscription) Close() {
 	}
 }
 
-// removeListener removes a listener, and its channel with the last one. It returns the conn that
-// carries that channel, if any. The caller holds mu.
-func (s *Subscriber) removeListener(l *listener) (carrying *conn) {
-	c := l.channel
-	delete(c.listeners, l)
-	if len(c.listeners) > 0 || s.channels[c.Channel] != c {
-		return nil
-	}
-	delete(s.channels, c.Channel)
-	return c.conn
-}
-
-// part is the channels on one node.
-type part struct {
-	node     Node
-	channels []*channel
-}
-
-// parts returns the parts of channels, in the order of their first channels. It calls failed
-// for a channel whose node it does not find.
-func (s *Subscriber) parts(ctx context.Context, channels []*channel, failed func(*channel, error)) (parts []part) {
+// attachAll subscribes to channels: on all nodes at once, on each in their order, and to so many by
+// one request, which has so much time. With shards a request is for one slot, and a latch with a
+// hash tag has channels in two.
+func (s *Subscriber) attachAll(channels []*channel, together int, within time.Duration) {
+	ctx, cancel := context.WithTimeout(s.ctx, within)
+	defer cancel()
+	var nodes []Node // in the order of their first channels
+	parts := make(map[Node][]*channel)
 	for _, c := range channels {
 		n, err := s.node(ctx, c.Channel)
 		if err != nil {
-			failed(c, err)
+			s.lose(nil, err, c)
 			continue
 		}
-		i := slices.IndexFunc(parts, func(p part) bool { return p.node == n })
-		if i < 0 {
-			i, parts = len(parts), append(parts, part{node: n})
+		if parts[n] == nil {
+			nodes = append(nodes, n)
 		}
-		parts[i].channels = append(parts[i].channels, c)
+		parts[n] = append(parts[n], c)
 	}
-	return parts
+	var work sync.WaitGroup
+	for _, n := range nodes {
+		work.Go(func() {
+			part := parts[n]
+			most := together
+			if n.Sharded {
+				most = 1
+			}
+			for len(part) > 0 {
+				some := part[:min(most, len(part))]
+				ctx, cancel := context.WithTimeout(s.ctx, within)
+				err := s.attach(ctx, n, some)
+				cancel()
+				if err != nil { // which took time: the others may belong to another node by now
+					s.lose(nil, err, part...)
+					return
+				}
+				part = part[len(some):]
+			}
+		})
+	}
+	work.Wait()
 }
 
 // attach subscribes to channels on a node. A conn may break, as an idle one does, before
@@ -331,73 +312,59 @@ func (s *Subscriber) connTo(n Node) (*conn, error) {
 	return cn, nil
 }
 
-// fail ends the wait for a channel's first confirmation with err. It ignores a channel
-// that was confirmed before.
-func (s *Subscriber) fail(c *channel, err error) {
+// lose ends the wait for the first confirmation of channels with err, and moves those that were
+// confirmed before. from has carried the channels; nil if no conn has. It ignores those that
+// another conn carries by now.
+func (s *Subscriber) lose(from *conn, err error, channels ...*channel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed(c, err)
+	s.loseNow(from, err, channels...)
 }
 
-// failed is fail for a caller that holds mu.
-func (s *Subscriber) failed(c *channel, err error) {
-	if c.confirmed || c.err != nil {
+// loseNow is lose for a caller that holds mu. Channels that are lost at the same time move
+// together, in their order: after 20 to 40 ms others of a slot are lost, too, and the new topology
+// may be known. The pause doubles with each loss of a channel, since a server may go on to refuse it.
+func (s *Subscriber) loseNow(from *conn, err error, channels ...*channel) {
+	for _, c := range channels {
+		if c.conn != from {
+			continue
+		}
+		c.conn = nil
+		switch {
+		case !c.confirmed && c.err == nil:
+			c.err = err
+			close(c.ready)
+			if s.channels[c.Channel] == c {
+				delete(s.channels, c.Channel)
+			}
+		case !c.lost && s.wants(c) && s.ctx.Err() == nil:
+			losses := c.losses
+			if len(s.lost[losses]) == 0 {
+				s.work.Go(func() { s.move(losses) })
+			}
+			s.lost[losses] = append(s.lost[losses], c)
+			c.lost = true
+			c.losses++
+		}
+	}
+}
+
+// move puts the lost channels with so many losses on new conns, as long as they have listeners. The
+// confirmation of a moved channel notifies its listeners.
+func (s *Subscriber) move(losses int) {
+	if !pause(s.ctx, moveBackoff(losses)) {
 		return
 	}
-	c.err = err
-	close(c.ready)
-	if s.channels[c.Channel] == c {
-		delete(s.channels, c.Channel)
-	}
-}
-
-// move puts the channels of a broken conn on new conns, as long as they have listeners.
-// The confirmation of a moved channel notifies its listeners.
-func (s *Subscriber) move(channels []*channel) {
-	for try := 0; len(channels) > 0; try++ {
-		if !pause(s.ctx, moveBackoff(try)) {
-			return
-		}
-		channels = s.moveOnce(channels)
-	}
-}
-
-// moveOnce tries to move the channels, those of all nodes at once, and returns those that are
-// left.
-func (s *Subscriber) moveOnce(channels []*channel) (left []*channel) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
-	defer cancel()
 	s.mu.Lock()
-	channels = slices.DeleteFunc(channels, func(c *channel) bool { return !s.wants(c) })
+	channels := s.lost[losses]
+	delete(s.lost, losses)
+	channels = slices.DeleteFunc(channels, func(c *channel) bool {
+		c.lost = false
+		return !s.wants(c)
+	})
 	s.mu.Unlock()
-	parts := s.parts(ctx, channels, func(c *channel, _ error) { left = append(left, c) })
-	var mu sync.Mutex // guards left
-	var work sync.WaitGroup
-	for _, p := range parts {
-		work.Go(func() {
-			failed := s.moveTo(p)
-			mu.Lock()
-			defer mu.Unlock()
-			left = append(left, failed...)
-		})
-	}
-	work.Wait()
-	return left
-}
-
-// moveTo moves channels to their node, one after the other, since there may be many. It
-// returns those that are left. After a failure it does not try the others: the failure took
-// time, and they may belong to another node by then.
-func (s *Subscriber) moveTo(p part) (left []*channel) {
-	for i := range p.channels {
-		ctx, cancel := context.WithTimeout(s.ctx, s.MoveTimeout)
-		err := s.attach(ctx, p.node, p.channels[i:i+1])
-		cancel()
-		if err != nil {
-			return p.channels[i:]
-		}
-	}
-	return nil
+	slices.SortFunc(channels, func(a, b *channel) int { return cmp.Compare(a.number, b.number) })
+	s.attachAll(channels, 1, s.MoveTimeout) // a refusal is for one channel then
 }
 
 // wants reports whether c has a listener and no conn. The caller holds subscriber.mu.
@@ -405,8 +372,8 @@ func (s *Subscriber) wants(c *channel) bool { return s.channels[c.Channel] == c 
 
 // moveBackoff returns the pause before channels move. It is random, so that the clients
 // of a server that restarts do not reconnect all at once.
-func moveBackoff(try int) time.Duration {
-	d := min(10*time.Millisecond<<min(try, 10), time.Second)
+func moveBackoff(losses int) time.Duration {
+	d := min(40*time.Millisecond<<min(losses, 10), time.Second)
 	return d/2 + rand.N(d/2)
 }
 

@@ -33,7 +33,8 @@ type Reading struct {
 
 const (
 	// freshReading is how long a reading is used as it is: by then a clock that is wrong
-	// by 1 % is off by 0.3 s. An older reading is renewed along with the next request.
+	// by 1 % is off by 0.3 s. An older reading is renewed along with the next request, in its
+	// pipeline: a program that asks rarely makes no more round trips for that.
 	freshReading = 30 * time.Second
 	// readingLife is how long a reading is used at all: by then a clock that is slewed by
 	// 500 ppm is off by 0.45 s.

@@ -85,27 +85,18 @@ func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
 	return reply, false, err
 }
 
-// runOne sends one request without others.
+// runOne sends one request without others, and repeats that if it was late.
 func (t *Transport) runOne(r *request) (any, error) {
-	return t.retryLate(r, func() {
-		if r.stale || t.awaited(r.Call) {
-			t.exec(r.ctx, []*request{r})
-			return
-		}
-		if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
-			r.cmd = r.command(r.ctx, &r.by, true)
-			_ = t.client.Process(r.ctx, r.cmd) // the command has its error
-		}
-	})
-}
-
-// retryLate sends a request, and repeats that if it was late.
-func (t *Transport) retryLate(r *request, send func()) (any, error) {
 	for range lateTries {
 		if err := t.prepare(r); err != nil {
 			return nil, err
 		}
-		send()
+		if r.stale || t.awaited(r.Call) {
+			t.exec(r.ctx, []*request{r})
+		} else if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
+			r.cmd = r.command(r.ctx, &r.by, true)
+			_ = t.client.Process(r.ctx, r.cmd) // the command has its error
+		}
 		reply, tardy, err := t.result(r)
 		if !tardy {
 			return reply, err
