@@ -322,7 +322,7 @@ func (d *Deferred) giveBack() {
 	if cause == nil {
 		cause = ErrCancelled
 	}
-	_ = d.lease.unlock(func(l *Locker) limit { return l.unlocking(d.acquisition.ctx) }, false) // after a failure, the cleanup repeats it
+	_ = d.lease.Discard(d.acquisition.ctx) // after a failure, the cleanup repeats it
 	d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 }
 

@@ -102,7 +102,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Semaphore.Owed = 0, true
-	u, r := s.locker.unlocking(ctx), request{locker: s.locker, hold: h}
+	u, r := s.locker.within(unended(ctx)), request{locker: s.locker, hold: h}
 	switch held, err := r.release(u); {
 	case err != nil:
 		return err
