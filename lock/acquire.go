@@ -81,7 +81,7 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
-	defer l.active.Done()
+	defer l.active.end()
 	var r result
 	l.reportPanic(a, func() { r = l.await(a) })
 	return l.conclude(a, r)
@@ -94,7 +94,7 @@ func (l *Locker) enter() bool {
 	if l.closed.Err() != nil {
 		return false
 	}
-	l.active.Add(1)
+	l.active.begin()
 	return true
 }
 

@@ -64,7 +64,7 @@ type cleanup struct {
 	locker *Locker
 	ctx    context.Context // bounds the requests
 	cancel context.CancelFunc
-	work   sync.WaitGroup // the goroutines of the cleaners
+	work   activity // the goroutines of the cleaners
 
 	// pending counts the leftovers that are not done.
 	pending activity
@@ -284,20 +284,12 @@ func (c *cleanup) stop(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	defer c.cancel()
-	done := make(chan struct{})
-	go func() {
-		c.pendingNoTTL.wait(context.Background())
-		c.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
+	if c.pendingNoTTL.wait(ctx) && c.work.wait(ctx) {
 		return nil
-	case <-ctx.Done():
 	}
 	c.cancel()
 	lost := c.abandon()
-	<-done
+	c.work.wait(context.Background())
 	if lost == nil {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (l *Locker) acquireNoLease(ctx context.Context, h *driver.Hold, wait time.D
 	if !l.enter() {
 		return ErrClosed
 	}
-	defer l.active.Done()
+	defer l.active.end()
 	err := l.accept(&a, l.await(&a))
 	if err == nil {
 		l.confirmed.add(a.hold)

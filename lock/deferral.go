@@ -64,7 +64,7 @@ func (f *deferral) enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if limit := l.config.MaxDeferred; f.count >= limit {
-		l.active.Done()
+		l.active.end()
 		return fmt.Errorf("%w: %d", ErrTooManyDeferred, limit)
 	}
 	f.count++
@@ -76,7 +76,7 @@ func (f *deferral) leave() {
 	f.locker.mu.Lock()
 	f.count--
 	f.locker.mu.Unlock()
-	f.locker.active.Done()
+	f.locker.active.end()
 }
 
 // accepted is called when a grant has become a lease that waits for a slot, or an error.
