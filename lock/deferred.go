@@ -59,18 +59,17 @@ func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Def
 	d := &Deferred{mutex: m, f: f, done: make(chan struct{})}
 	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
 	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
-	d.task.deferred = d
 	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
 		d.own = o
 	} else if err := m.setHold(&d.acquisition); err != nil {
 		return nil, err
 	}
-	if err := l.deferral.enter(); err != nil {
+	if err := l.deferral.enter(d); err != nil {
 		return nil, err
 	}
 	d.limit(ctx, wait)
 	if err := d.start(); err != nil {
-		defer l.deferral.leave()
+		defer l.deferral.leave(d)
 		_, err = l.conclude(&d.acquisition, result{err: err})
 		d.release()
 		return nil, err
@@ -334,6 +333,6 @@ func (d *Deferred) finish(err error) {
 	d.release()
 	d.f, d.lease, d.result = nil, nil, result{}
 	d.err = err
-	d.mutex.locker.deferral.leave()
+	d.mutex.locker.deferral.leave(d)
 	close(d.done)
 }

@@ -33,8 +33,6 @@ type task struct {
 	name string
 	kind driver.Kind
 	do   func() // called without mu
-	// deferred is the function that the task is a step of, if it is one.
-	deferred *Deferred
 
 	group   string     // the latest that was known; the store's topology may change
 	queue   *taskQueue // nil unless the task is queued
@@ -142,14 +140,4 @@ func (p *pool) drop(q *taskQueue) {
 	if q.running == 0 && q.tasks.Len() == 0 {
 		delete(p.queues, q.group)
 	}
-}
-
-// queued returns the tasks that wait for a goroutine. The caller holds mu.
-func (p *pool) queued() (tasks []*task) {
-	for _, q := range p.queues {
-		for e := q.tasks.Front(); e != nil; e = e.Next() {
-			tasks = append(tasks, e.Value.(*task))
-		}
-	}
-	return tasks
 }
