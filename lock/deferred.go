@@ -169,11 +169,7 @@ func (d *Deferred) put(p *pool, step func()) {
 // crash ends d after a panic in a step, or its runtime.Goexit: of f, of the store, or of an
 // observer.
 func (d *Deferred) crash(value any) {
-	p := &PanicError{}
-	if value != nil {
-		p = d.mutex.locker.newPanic("a deferred function", d.mutex.name, value)
-	}
-	d.finish(p)
+	d.finish(d.mutex.locker.newPanic("a deferred function", d.mutex.name, value))
 }
 
 // over returns the cause for which d must neither wait nor begin any more, or nil.
