@@ -96,15 +96,8 @@ type slot struct {
 	ended    bool // guarded by locker.mu; the function has returned, and waits free no slot
 }
 
-// slotKey is the context key of a slot.
+// slotKey is the context key of a slot, for the function that has it.
 type slotKey struct{}
-
-// withSlot returns a context for a function that a runner runs, and a function to call when
-// that has returned.
-func (f *deferral) withSlot(ctx context.Context) (_ context.Context, end func()) {
-	s := &slot{deferral: f}
-	return context.WithValue(ctx, slotKey{}, s), s.end
-}
 
 // yieldSlot is called when a wait with ctx begins, and returns a function to call when
 // the wait is over. If ctx belongs to a deferred function, another function may use its

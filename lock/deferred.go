@@ -18,14 +18,12 @@ type Deferred struct {
 	// own is the ownership that the context carries, as long as it may suffice to get the
 	// lock.
 	own *ownership
-	// result is what the queue has delivered, and lease what was made of it, until f has
-	// returned. Guarded by locker.mu, or owned by the step.
-	result result
-	lease  *Lease
+	// lease is what was made of the grant, until f has returned. Guarded by locker.mu, or owned
+	// by the step.
+	lease *Lease
 
-	// task is the next step, and pool where it is queued. Guarded by locker.mu.
+	// task is the next step. Guarded by locker.mu.
 	task task
-	pool *pool
 
 	end       context.CancelCauseFunc // ends acquisition.ctx
 	unwatched func() bool             // stops the callback at the end of waitCtx
@@ -152,8 +150,7 @@ func (d *Deferred) start() error {
 
 // put has a pool do the next step. The caller holds locker.mu.
 func (d *Deferred) put(p *pool, step func()) {
-	d.task.name, d.task.kind, d.pool = d.mutex.name, d.mutex.kind, p
-	d.task.do = func() {
+	d.task.init(d.mutex.name, d.mutex.kind, func() {
 		returned := false
 		defer func() {
 			if !returned {
@@ -162,7 +159,7 @@ func (d *Deferred) put(p *pool, step func()) {
 		}()
 		step()
 		returned = true
-	}
+	})
 	p.put(&d.task)
 }
 
@@ -196,10 +193,10 @@ func (d *Deferred) giveUpIfOver() {
 	case !waits && d.task.queue == nil || d.over() == nil:
 	case waits:
 		d.waiter.queue.leave(&d.waiter)
-	case d.pool == &f.starters:
+	case d.task.queue.pool == &f.starters:
 		f.starters.remove(&d.task)
 		d.put(&f.accepters, d.refuse)
-	case d.pool == &f.runners:
+	case d.task.queue.pool == &f.runners:
 		f.runners.remove(&d.task)
 		d.put(&f.requesters, d.giveBack)
 		f.starters.resume()
@@ -224,12 +221,7 @@ func (d *Deferred) try() {
 		return
 	}
 	if d.own != nil {
-		lease, err := d.own.reacquire(*a)
-		if err == nil && lease == nil {
-			d.own = nil
-			err = d.mutex.setHold(a)
-		}
-		switch {
+		switch lease, err := d.mutex.again(a, d.own); {
 		case err != nil:
 			d.finish(err)
 			return
@@ -237,6 +229,7 @@ func (d *Deferred) try() {
 			d.hold(lease)
 			return
 		}
+		d.own = nil
 	}
 	var r result
 	waits := false
@@ -256,16 +249,15 @@ func (d *Deferred) try() {
 // deliver puts d into the pool that takes its result. The caller holds locker.mu.
 func (d *Deferred) deliver(r result) {
 	f := &d.mutex.locker.deferral
-	d.result = r
 	if r.granted() {
 		f.accepting++
 	}
-	d.put(&f.accepters, d.accept)
+	d.put(&f.accepters, func() { d.accept(r) })
 }
 
 // accept makes a lease of the result.
-func (d *Deferred) accept() {
-	l, r := d.mutex.locker, d.result
+func (d *Deferred) accept(r result) {
+	l := d.mutex.locker
 	switch {
 	case r.panicked != nil:
 		r.err = r.panicked
@@ -284,7 +276,7 @@ func (d *Deferred) hold(lease *Lease) {
 	f := &d.mutex.locker.deferral
 	f.locker.mu.Lock()
 	defer f.locker.mu.Unlock()
-	d.lease, d.result = lease, result{}
+	d.lease = lease
 	if d.over() == nil {
 		d.put(&f.runners, d.run)
 	} else {
@@ -298,9 +290,9 @@ func (d *Deferred) run() {
 		d.giveBack()
 		return
 	}
-	ctx, end := d.mutex.locker.deferral.withSlot(d.acquisition.ctx)
-	defer end()
-	d.finish(use(ctx, d.lease, d.f))
+	s := &slot{deferral: &d.mutex.locker.deferral}
+	defer s.end()
+	d.finish(use(context.WithValue(d.acquisition.ctx, slotKey{}, s), d.lease, d.f))
 }
 
 // tooLate returns why f must not be called although the lock was granted, or nil.
@@ -327,7 +319,7 @@ func (d *Deferred) finish(err error) {
 		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
-	d.f, d.lease, d.result = nil, nil, result{}
+	d.f, d.lease, d.task.do = nil, nil, nil
 	d.err = err
 	d.mutex.locker.deferral.leave(d)
 	close(d.done)

@@ -128,21 +128,15 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 // acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
-	l, o := m.locker, ownershipIn(ctx, m.locker, m.kind, m.name)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	a := acquisition{request: request{locker: m.locker}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
-	if o != nil {
-		if lease, err := o.reacquire(a); lease != nil || err != nil {
-			return lease, err
-		}
+	if lease, err := m.again(&a, ownershipIn(ctx, m.locker, m.kind, m.name)); lease != nil || err != nil {
+		return lease, err
 	}
-	if err := m.setHold(&a); err != nil {
-		return nil, err
-	}
-	return l.acquire(&a)
+	return m.locker.acquire(&a)
 }
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.

@@ -23,6 +23,7 @@ type pool struct {
 
 // taskQueue has the tasks of one group that wait for a goroutine.
 type taskQueue struct {
+	pool    *pool
 	group   string
 	tasks   list.List // of *task
 	running int       // goroutines; those above the limit end before they take another task
@@ -48,7 +49,7 @@ func (p *pool) put(t *task) {
 	}
 	q := p.queues[t.group]
 	if q == nil {
-		q = &taskQueue{group: t.group}
+		q = &taskQueue{pool: p, group: t.group}
 		if p.queues == nil {
 			p.queues = make(map[string]*taskQueue)
 		}
