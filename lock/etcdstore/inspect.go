@@ -2,7 +2,6 @@ package etcdstore
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"time"
@@ -122,28 +121,7 @@ func (s *Store) clientOf(ctx context.Context, owner string, known map[string]dri
 
 // List yields the held locks, see [driver.Inspector].
 func (s *Store) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		names, err := s.names(ctx, prefix)
-		if err != nil {
-			yield(driver.Info{}, fmt.Errorf("list: %w", err))
-			return
-		}
-		for _, name := range names {
-			if !wanted(name) {
-				continue
-			}
-			info, err := s.Inspect(ctx, name, driver.KindMutex)
-			if err != nil {
-				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
-					return
-				}
-				continue
-			}
-			if info.Held() && !yield(info, nil) {
-				return
-			}
-		}
-	}
+	return machine.ListHeld(ctx, prefix, wanted, s.names, s.Inspect)
 }
 
 // names returns the names with a prefix that have a record.

@@ -133,8 +133,16 @@ func (r *Requests) ForceRelease(ctx context.Context, name string) (info driver.I
 
 // List yields the held locks, see [driver.Inspector].
 func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) bool) iter.Seq2[driver.Info, error] {
+	return ListHeld(ctx, prefix, wanted, r.Names, r.Inspect)
+}
+
+// ListHeld yields the held ones of the locks with a prefix that are wanted, by a store's names and
+// its Inspect.
+func ListHeld(ctx context.Context, prefix string, wanted func(string) bool, namesOf func(context.Context, string) ([]string, error),
+	inspect func(context.Context, string, driver.Kind) (driver.Info, error),
+) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		names, err := r.Names(ctx, prefix)
+		names, err := namesOf(ctx, prefix)
 		if err != nil && !yield(driver.Info{}, fmt.Errorf("list: %w", err)) {
 			return
 		}
@@ -142,7 +150,7 @@ func (r *Requests) List(ctx context.Context, prefix string, wanted func(string) 
 			if !wanted(name) {
 				continue
 			}
-			info, err := r.Inspect(ctx, name, driver.KindMutex)
+			info, err := inspect(ctx, name, driver.KindMutex)
 			if err != nil {
 				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
 					return
