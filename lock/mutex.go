@@ -53,7 +53,7 @@ func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, driver.MaxPasses)
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
-	case o.Passes > 0 && !kinds[kind].passes:
+	case o.Passes > 0 && !kinds[kind].grants:
 		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
