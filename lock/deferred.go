@@ -249,7 +249,7 @@ func (d *Deferred) try() {
 // deliver puts d into the pool that takes its result. The caller holds locker.mu.
 func (d *Deferred) deliver(r result) {
 	f := &d.mutex.locker.deferral
-	if r.granted() {
+	if r.err == nil {
 		f.accepting++
 	}
 	d.put(&f.accepters, func() { d.accept(r) })
@@ -258,10 +258,7 @@ func (d *Deferred) deliver(r result) {
 // accept makes a lease of the result.
 func (d *Deferred) accept(r result) {
 	l := d.mutex.locker
-	switch {
-	case r.panicked != nil:
-		r.err = r.panicked
-	case r.err == nil:
+	if r.err == nil {
 		defer l.deferral.accepted()
 	}
 	if lease, err := l.conclude(&d.acquisition, r); err != nil {
