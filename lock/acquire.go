@@ -34,6 +34,17 @@ type acquisition struct {
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
 
+// again takes the lock once more if own owns it. Otherwise it returns nil, and the acquisition
+// has a hold to request.
+func (m *Mutex) again(a *acquisition, own *ownership) (*Lease, error) {
+	if own != nil {
+		if lease, err := own.reacquire(*a); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	return nil, m.setHold(a)
+}
+
 // setHold creates the hold that the acquisition requests, which begins with it.
 func (m *Mutex) setHold(a *acquisition) error {
 	l := m.locker
@@ -81,7 +92,7 @@ func (l *Locker) acquire(a *acquisition) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
-	defer l.active.Done()
+	defer l.active.end()
 	var r result
 	l.reportPanic(a, func() { r = l.await(a) })
 	return l.conclude(a, r)
@@ -94,7 +105,7 @@ func (l *Locker) enter() bool {
 	if l.closed.Err() != nil {
 		return false
 	}
-	l.active.Add(1)
+	l.active.begin()
 	return true
 }
 

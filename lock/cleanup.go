@@ -44,8 +44,9 @@ type leftover struct {
 	expiry time.Time
 	try    int
 	// timer postpones the next release; nil before the first time. It is none of the wheel, which
-	// its owner may stop: permits would be lost.
-	timer *time.Timer
+	// its owner may stop: permits would be lost. postponed: it is pending. Guarded by cleanup.mu.
+	timer     *time.Timer
+	postponed bool
 }
 
 // backlog counts the leftovers of one group of the store that are not done. Guarded by
@@ -64,25 +65,24 @@ type cleanup struct {
 	locker *Locker
 	ctx    context.Context // bounds the requests
 	cancel context.CancelFunc
-	work   sync.WaitGroup // the goroutines of the cleaners
+	work   activity // the goroutines of the cleaners
 
 	// pending counts the leftovers that are not done.
 	pending activity
 
-	mu        sync.Mutex
-	noTTL     map[*leftover]struct{} // leftovers without a TTL; guarded by mu
-	backlogs  map[string]*backlog    // by group; guarded by mu
-	cleaners  pool                   // guarded by mu
-	postponed map[*leftover]struct{} // leftovers whose timer is pending; guarded by mu
-	stopped   bool                   // guarded by mu; nothing can be added
-	lost      error                  // guarded by mu; names the leftovers that stop has abandoned
+	mu       sync.Mutex
+	undone   map[*leftover]struct{} // guarded by mu
+	backlogs map[string]*backlog    // by group; guarded by mu
+	cleaners pool                   // guarded by mu
+	stopped  bool                   // guarded by mu; nothing can be added
+	lost     error                  // guarded by mu; names the leftovers that stop has abandoned
 	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
 	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
 	c.locker = l
-	c.noTTL, c.postponed = make(map[*leftover]struct{}), make(map[*leftover]struct{})
+	c.undone = make(map[*leftover]struct{})
 	c.backlogs = make(map[string]*backlog)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.cleaners = pool{mu: &c.mu, limit: func() int { return maxCleaners }, group: l.group, begin: c.work.Go}
@@ -156,10 +156,9 @@ func (c *cleanup) accept(left *leftover) bool {
 	}
 	b.full = b.full && b.number > maxCleanups/2
 	b.number++
-	left.backlog = b
+	left.backlog, c.undone[left] = b, struct{}{}
 	c.pending.begin()
 	if left.hasNoTTL() {
-		c.noTTL[left] = struct{}{}
 		c.pendingNoTTL.begin()
 	}
 	return true
@@ -168,11 +167,15 @@ func (c *cleanup) accept(left *leftover) bool {
 // end ends the count of a leftover, once: abandon may have ended it before. The caller
 // holds mu.
 func (c *cleanup) end(left *leftover) {
+	if _, counted := c.undone[left]; !counted {
+		return
+	}
+	delete(c.undone, left)
+	if left.postponed {
+		left.timer.Stop()
+		left.postponed = false
+	}
 	if left.hasNoTTL() {
-		if _, counted := c.noTTL[left]; !counted {
-			return
-		}
-		delete(c.noTTL, left)
 		c.pendingNoTTL.end()
 	}
 	if left.backlog.number--; left.backlog.number == 0 {
@@ -242,7 +245,7 @@ func (c *cleanup) isFull(left *leftover) bool {
 
 // postpone releases the leftover after the pause. The caller holds mu.
 func (c *cleanup) postpone(left *leftover, pause time.Duration) {
-	c.postponed[left] = struct{}{}
+	left.postponed = true
 	if left.timer == nil {
 		left.timer = time.AfterFunc(pause, func() { c.resume(left) })
 	} else {
@@ -254,10 +257,10 @@ func (c *cleanup) postpone(left *leftover, pause time.Duration) {
 func (c *cleanup) resume(left *leftover) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, waits := c.postponed[left]; !waits {
+	if !left.postponed {
 		return // stop has ended it
 	}
-	delete(c.postponed, left)
+	left.postponed = false
 	if c.goesOn(left) {
 		c.cleaners.put(&left.task)
 	} else {
@@ -275,29 +278,19 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
-	for left := range c.postponed {
-		if !left.hasNoTTL() {
-			left.timer.Stop()
-			delete(c.postponed, left)
+	for left := range c.undone {
+		if left.postponed && !left.hasNoTTL() {
 			c.end(left)
 		}
 	}
 	c.mu.Unlock()
 	defer c.cancel()
-	done := make(chan struct{})
-	go func() {
-		c.pendingNoTTL.wait(context.Background())
-		c.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
+	if c.pendingNoTTL.wait(ctx) && c.work.wait(ctx) {
 		return nil
-	case <-ctx.Done():
 	}
 	c.cancel()
 	lost := c.abandon()
-	<-done
+	c.work.wait(context.Background())
 	if lost == nil {
 		return nil
 	}
@@ -315,17 +308,15 @@ func (c *cleanup) abandoned() error {
 func (c *cleanup) abandon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.noTTL) == 0 {
-		return nil
-	}
 	permits := make(map[string]int64)
-	for left := range c.noTTL {
-		permits[left.hold.Name] += left.hold.Semaphore.Permits
-		if _, waits := c.postponed[left]; waits {
-			left.timer.Stop()
-			delete(c.postponed, left)
+	for left := range c.undone {
+		if left.hasNoTTL() {
+			permits[left.hold.Name] += left.hold.Semaphore.Permits
+			c.end(left)
 		}
-		c.end(left)
+	}
+	if len(permits) == 0 {
+		return nil
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(permits)) {

@@ -30,8 +30,7 @@ type confirmed struct {
 	timer  wheel.Timer
 	sends  context.Context // ends when stop does
 	abort  context.CancelFunc
-	work   sync.WaitGroup // added to under mu while not stopped, by the first stop, and by its own goroutines
-	ended  chan struct{}  // closed when the first stop has returned
+	work   activity
 
 	mu      sync.Mutex
 	names   map[string]*list.Element // of order; guarded by mu
@@ -51,7 +50,7 @@ type answered struct {
 func (c *confirmed) init(l *Locker) {
 	c.locker = l
 	c.sends, c.abort = context.WithCancel(context.Background())
-	c.names, c.sending, c.ended = make(map[string]*list.Element), make(map[string]bool), make(chan struct{})
+	c.names, c.sending = make(map[string]*list.Element), make(map[string]bool)
 	c.timer.InitOnWorker(l.wheel, c.begin)
 }
 
@@ -117,6 +116,9 @@ func (c *confirmed) sendAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	groups := make(map[string][]string)
+	if c.sends.Err() != nil { // an earlier stop has ended
+		return
+	}
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		name := e.Value.(*answered).name
 		group := c.locker.group(name, driver.KindSemaphore)
@@ -214,7 +216,6 @@ func (c *confirmed) forget(name string, owners []string) error {
 // store drops the rest by itself.
 func (c *confirmed) stop(ctx context.Context) {
 	c.mu.Lock()
-	first := !c.stopped
 	c.stopped = true
 	c.mu.Unlock()
 	c.timer.Cancel()
@@ -222,12 +223,7 @@ func (c *confirmed) stop(ctx context.Context) {
 	defer cancel()
 	defer context.AfterFunc(bounded, c.abort)()
 	defer c.abort()
-	if !first { // whose Wait might not have returned when sendAll adds to work
-		<-c.ended
-		return
-	}
-	defer close(c.ended)
-	c.work.Wait()
+	c.work.wait(context.Background())
 	c.sendAll()
-	c.work.Wait()
+	c.work.wait(context.Background())
 }

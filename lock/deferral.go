@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 type deferral struct {
 	locker *Locker
 
-	count int // functions entered and not done
-	slots int // how many functions may run
+	functions map[*Deferred]struct{} // entered and not done
+	slots     int                    // how many functions may run
 	// accepting is how many functions have a grant, but no lease yet.
 	accepting int
 
@@ -31,7 +33,7 @@ type deferral struct {
 }
 
 func (f *deferral) init(l *Locker) {
-	f.locker, f.slots = l, l.config.MaxRunning
+	f.locker, f.slots, f.functions = l, l.config.MaxRunning, make(map[*Deferred]struct{})
 	always := func(limit int) func() int { return func() int { return limit } }
 	starting := func() int { return f.slots - f.runners.tasks - f.accepting }
 	f.starters = pool{group: l.group, limit: starting}
@@ -56,27 +58,27 @@ func (f *deferral) poolFor(w *waiter) *pool {
 }
 
 // enter counts a function, which Close then waits for.
-func (f *deferral) enter() error {
+func (f *deferral) enter(d *Deferred) error {
 	l := f.locker
 	if !l.enter() {
 		return ErrClosed
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if limit := l.config.MaxDeferred; f.count >= limit {
-		l.active.Done()
+	if limit := l.config.MaxDeferred; len(f.functions) >= limit {
+		l.active.end()
 		return fmt.Errorf("%w: %d", ErrTooManyDeferred, limit)
 	}
-	f.count++
+	f.functions[d] = struct{}{}
 	return nil
 }
 
 // leave ends the count of a function.
-func (f *deferral) leave() {
+func (f *deferral) leave(d *Deferred) {
 	f.locker.mu.Lock()
-	f.count--
+	delete(f.functions, d)
 	f.locker.mu.Unlock()
-	f.locker.active.Done()
+	f.locker.active.end()
 }
 
 // accepted is called when a grant has become a lease that waits for a slot, or an error.
@@ -94,15 +96,8 @@ type slot struct {
 	ended    bool // guarded by locker.mu; the function has returned, and waits free no slot
 }
 
-// slotKey is the context key of a slot.
+// slotKey is the context key of a slot, for the function that has it.
 type slotKey struct{}
-
-// withSlot returns a context for a function that a runner runs, and a function to call when
-// that has returned.
-func (f *deferral) withSlot(ctx context.Context) (_ context.Context, end func()) {
-	s := &slot{deferral: f}
-	return context.WithValue(ctx, slotKey{}, s), s.end
-}
 
 // yieldSlot is called when a wait with ctx begins, and returns a function to call when
 // the wait is over. If ctx belongs to a deferred function, another function may use its
@@ -146,27 +141,10 @@ func (s *slot) end() {
 
 // close ends every function that does not run. The locker is closed.
 func (f *deferral) close() {
-	for _, d := range f.waiting() {
+	f.locker.mu.Lock()
+	functions := slices.Collect(maps.Keys(f.functions))
+	f.locker.mu.Unlock()
+	for _, d := range functions {
 		d.giveUp()
 	}
-}
-
-// waiting returns the functions that wait for a slot or for their lock.
-func (f *deferral) waiting() (functions []*Deferred) {
-	l := f.locker
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range append(f.starters.queued(), f.runners.queued()...) {
-		if t.deferred != nil {
-			functions = append(functions, t.deferred)
-		}
-	}
-	for _, q := range l.queues {
-		for e := q.waiters.Front(); e != nil; e = e.Next() {
-			if w := e.Value.(*waiter); w.deferred != nil {
-				functions = append(functions, w.deferred)
-			}
-		}
-	}
-	return functions
 }

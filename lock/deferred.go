@@ -18,14 +18,12 @@ type Deferred struct {
 	// own is the ownership that the context carries, as long as it may suffice to get the
 	// lock.
 	own *ownership
-	// result is what the queue has delivered, and lease what was made of it, until f has
-	// returned. Guarded by locker.mu, or owned by the step.
-	result result
-	lease  *Lease
+	// lease is what was made of the grant, until f has returned. Guarded by locker.mu, or owned
+	// by the step.
+	lease *Lease
 
-	// task is the next step, and pool where it is queued. Guarded by locker.mu.
+	// task is the next step. Guarded by locker.mu.
 	task task
-	pool *pool
 
 	end       context.CancelCauseFunc // ends acquisition.ctx
 	unwatched func() bool             // stops the callback at the end of waitCtx
@@ -59,18 +57,17 @@ func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Def
 	d := &Deferred{mutex: m, f: f, done: make(chan struct{})}
 	d.acquisition = acquisition{request: request{locker: l}, options: m.options, ctx: ctx, wait: wait > 0}
 	d.waiter = waiter{acquisition: &d.acquisition, unanswered: true, deliver: d.deliver, deferred: d}
-	d.task.deferred = d
 	if o := ownershipIn(ctx, l, m.kind, m.name); o != nil && o.held() {
 		d.own = o
 	} else if err := m.setHold(&d.acquisition); err != nil {
 		return nil, err
 	}
-	if err := l.deferral.enter(); err != nil {
+	if err := l.deferral.enter(d); err != nil {
 		return nil, err
 	}
 	d.limit(ctx, wait)
 	if err := d.start(); err != nil {
-		defer l.deferral.leave()
+		defer l.deferral.leave(d)
 		_, err = l.conclude(&d.acquisition, result{err: err})
 		d.release()
 		return nil, err
@@ -153,8 +150,7 @@ func (d *Deferred) start() error {
 
 // put has a pool do the next step. The caller holds locker.mu.
 func (d *Deferred) put(p *pool, step func()) {
-	d.task.name, d.task.kind, d.pool = d.mutex.name, d.mutex.kind, p
-	d.task.do = func() {
+	d.task.init(d.mutex.name, d.mutex.kind, func() {
 		returned := false
 		defer func() {
 			if !returned {
@@ -163,18 +159,14 @@ func (d *Deferred) put(p *pool, step func()) {
 		}()
 		step()
 		returned = true
-	}
+	})
 	p.put(&d.task)
 }
 
 // crash ends d after a panic in a step, or its runtime.Goexit: of f, of the store, or of an
 // observer.
 func (d *Deferred) crash(value any) {
-	p := &PanicError{}
-	if value != nil {
-		p = d.mutex.locker.newPanic("a deferred function", d.mutex.name, value)
-	}
-	d.finish(p)
+	d.finish(d.mutex.locker.newPanic("a deferred function", d.mutex.name, value))
 }
 
 // over returns the cause for which d must neither wait nor begin any more, or nil.
@@ -201,10 +193,10 @@ func (d *Deferred) giveUpIfOver() {
 	case !waits && d.task.queue == nil || d.over() == nil:
 	case waits:
 		d.waiter.queue.leave(&d.waiter)
-	case d.pool == &f.starters:
+	case d.task.queue.pool == &f.starters:
 		f.starters.remove(&d.task)
 		d.put(&f.accepters, d.refuse)
-	case d.pool == &f.runners:
+	case d.task.queue.pool == &f.runners:
 		f.runners.remove(&d.task)
 		d.put(&f.requesters, d.giveBack)
 		f.starters.resume()
@@ -229,12 +221,7 @@ func (d *Deferred) try() {
 		return
 	}
 	if d.own != nil {
-		lease, err := d.own.reacquire(*a)
-		if err == nil && lease == nil {
-			d.own = nil
-			err = d.mutex.setHold(a)
-		}
-		switch {
+		switch lease, err := d.mutex.again(a, d.own); {
 		case err != nil:
 			d.finish(err)
 			return
@@ -242,6 +229,7 @@ func (d *Deferred) try() {
 			d.hold(lease)
 			return
 		}
+		d.own = nil
 	}
 	var r result
 	waits := false
@@ -261,20 +249,16 @@ func (d *Deferred) try() {
 // deliver puts d into the pool that takes its result. The caller holds locker.mu.
 func (d *Deferred) deliver(r result) {
 	f := &d.mutex.locker.deferral
-	d.result = r
-	if r.granted() {
+	if r.err == nil {
 		f.accepting++
 	}
-	d.put(&f.accepters, d.accept)
+	d.put(&f.accepters, func() { d.accept(r) })
 }
 
 // accept makes a lease of the result.
-func (d *Deferred) accept() {
-	l, r := d.mutex.locker, d.result
-	switch {
-	case r.panicked != nil:
-		r.err = r.panicked
-	case r.err == nil:
+func (d *Deferred) accept(r result) {
+	l := d.mutex.locker
+	if r.err == nil {
 		defer l.deferral.accepted()
 	}
 	if lease, err := l.conclude(&d.acquisition, r); err != nil {
@@ -289,7 +273,7 @@ func (d *Deferred) hold(lease *Lease) {
 	f := &d.mutex.locker.deferral
 	f.locker.mu.Lock()
 	defer f.locker.mu.Unlock()
-	d.lease, d.result = lease, result{}
+	d.lease = lease
 	if d.over() == nil {
 		d.put(&f.runners, d.run)
 	} else {
@@ -303,9 +287,9 @@ func (d *Deferred) run() {
 		d.giveBack()
 		return
 	}
-	ctx, end := d.mutex.locker.deferral.withSlot(d.acquisition.ctx)
-	defer end()
-	d.finish(use(ctx, d.lease, d.f))
+	s := &slot{deferral: &d.mutex.locker.deferral}
+	defer s.end()
+	d.finish(use(context.WithValue(d.acquisition.ctx, slotKey{}, s), d.lease, d.f))
 }
 
 // tooLate returns why f must not be called although the lock was granted, or nil.
@@ -322,7 +306,7 @@ func (d *Deferred) giveBack() {
 	if cause == nil {
 		cause = ErrCancelled
 	}
-	_ = d.lease.unlock(func(l *Locker) limit { return l.unlocking(d.acquisition.ctx) }, false) // after a failure, the cleanup repeats it
+	_ = d.lease.Discard(d.acquisition.ctx) // after a failure, the cleanup repeats it
 	d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 }
 
@@ -332,8 +316,8 @@ func (d *Deferred) finish(err error) {
 		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
-	d.f, d.lease, d.result = nil, nil, result{}
+	d.f, d.lease, d.task.do = nil, nil, nil
 	d.err = err
-	d.mutex.locker.deferral.leave()
+	d.mutex.locker.deferral.leave(d)
 	close(d.done)
 }

@@ -343,11 +343,12 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
 		l, store := faultyLocker(t, server, lock.Config{TTL: time.Hour, Poll: 10 * time.Second})
-		var granted atomic.Bool
+		type firstKey struct{}
+		first := context.WithValue(t.Context(), firstKey{}, true)
 		subscriptions := 0 // those of the first waiter fail; the next is the second waiter's
 		store.set(func() {
-			store.subscribe = func(_ context.Context, do func() error) error {
-				if !granted.Load() {
+			store.subscribe = func(ctx context.Context, do func() error) error {
+				if ctx.Value(firstKey{}) != nil {
 					return unavailable{}
 				}
 				subscriptions++
@@ -359,9 +360,8 @@ func TestReleaseBeforeALateSubscription(t *testing.T) {
 		require.NoError(t, err)
 		released := make(chan time.Time, 1)
 		go func() {
-			lease, err := l.Mutex("a").Lock(t.Context()) // it gets the lock by polling
+			lease, err := l.Mutex("a").Lock(first) // it gets the lock by polling
 			assert.NoError(t, err)
-			granted.Store(true)
 			time.Sleep(50 * time.Millisecond)
 			assert.NoError(t, lease.Unlock(t.Context()))
 			released <- time.Now()

@@ -22,7 +22,7 @@ func (l *Locker) inspector() (driver.Inspector, error) {
 
 // Inspect returns the state of the lock called name: its holders, its waiters, and the count
 // of a semaphore or latch. Redis' data does not show the kind of a count: kind is that of a
-// semaphore, permit or latch, and KindMutex of all other locks.
+// semaphore, permit or latch, otherwise KindMutex.
 func (l *Locker) Inspect(ctx context.Context, name string, kind driver.Kind) (driver.Info, error) {
 	ask := func(store driver.Inspector, ctx context.Context, name string) (driver.Info, error) {
 		return store.Inspect(ctx, name, kind)

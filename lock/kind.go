@@ -8,7 +8,7 @@ type traits struct {
 	// reentrant: a context that carries the ownership may take the lock once more.
 	reentrant bool
 	// grants: a waiter enters the store's wait queue after its first refusal, and a release
-	// grants it the lock.
+	// grants it the lock. [Options.Passes] hands such a lock off.
 	grants bool
 	// places: the store keeps a queue of all waiters, from their first request. Each has a
 	// place of its own there, and wakes of its own.
@@ -20,14 +20,14 @@ type traits struct {
 	permits bool
 	// endless: the store keeps holds without a TTL, and a record of each request.
 	endless bool
-	// minHold and passes: the [Options] of these names are accepted.
-	minHold, passes bool
+	// minHold: [Options.MinHold] is accepted.
+	minHold bool
 	// owner returns a new owner of a hold of that many permits; nil: the locker's next.
 	owner func(l *Locker, permits int64) string
 }
 
 var kinds = [...]traits{
-	driver.KindMutex:     {reentrant: true, grants: true, minHold: true, passes: true},
+	driver.KindMutex:     {reentrant: true, grants: true, minHold: true},
 	driver.KindFair:      {reentrant: true, places: true, minHold: true},
 	driver.KindRead:      {reentrant: true, further: true},
 	driver.KindWrite:     {reentrant: true},

@@ -19,9 +19,10 @@ type holding interface {
 	with(ctx context.Context) context.Context
 	state() state
 	tokens() []int64
-	// release ends one hold of each lock. used is false if the caller has not received the
-	// lease, or has discarded it: [Options.MinHold] does not count then.
-	release(limitOf func(*Locker) limit, used bool) error
+	// unlock ends one hold of each lock, each within its [Locker.within] of ctx. used is false
+	// if the caller has not received the lease, or has discarded it: [Options.MinHold] does not
+	// count then.
+	unlock(ctx context.Context, used bool) error
 }
 
 // state is a [renewal.Lease], or that of several.
@@ -87,21 +88,21 @@ func (l *Lease) Owner() string { return l.holding.state().Owner() }
 // store frees the lock after its TTL at the latest, or with the owner's last hold. [ErrLost]
 // means that the lease had ended before, so another holder may have been active.
 func (l *Lease) Unlock(ctx context.Context) error {
-	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, true)
+	return l.unlock(unended(ctx), true)
 }
 
 // Discard is [Lease.Unlock] before the work has begun: [Options.MinHold] then keeps the lock only
 // if another hold of the owner was used.
 func (l *Lease) Discard(ctx context.Context) error {
-	return l.unlock(func(of *Locker) limit { return of.unlocking(ctx) }, false)
+	return l.unlock(unended(ctx), false)
 }
 
-// unlock is Unlock with a limit for each locker; see holding.release.
-func (l *Lease) unlock(limitOf func(*Locker) limit, used bool) error {
+// unlock is holding.unlock, once.
+func (l *Lease) unlock(ctx context.Context, used bool) error {
 	if l.done.Swap(true) {
 		return ErrNotHeld
 	}
-	return l.holding.release(limitOf, used)
+	return l.holding.unlock(ctx, used)
 }
 
 // use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].

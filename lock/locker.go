@@ -151,7 +151,7 @@ type Locker struct {
 
 	// active counts acquisitions, deferred functions until done, and subscriptions that are
 	// being closed. It is added to under mu, while not closed or not zero.
-	active sync.WaitGroup
+	active activity
 }
 
 // Store keeps a locker's locks, such as a redisstore.Store; see [driver.Store].

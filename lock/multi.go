@@ -264,18 +264,18 @@ func (l *together) tokens() []int64 {
 	return tokens
 }
 
-// giveBack is release for a caller that has not received l. What is not released when ctx
+// giveBack is unlock for a caller that has not received l. What is not released when ctx
 // ends is left to the cleanup.
 func (l *together) giveBack(ctx context.Context) {
-	_ = l.release(func(of *Locker) limit { return of.within(ctx) }, false)
+	_ = l.unlock(ctx, false)
 }
 
-// release releases every lock, all at the same time, and returns their errors joined.
-func (l *together) release(limitOf func(*Locker) limit, used bool) error {
+// unlock releases every lock, all at the same time, and returns their errors joined.
+func (l *together) unlock(ctx context.Context, used bool) error {
 	errs := make([]error, len(l.leases))
 	var work sync.WaitGroup
 	for i, lease := range l.leases {
-		unlock := func() error { return lease.unlock(limitOf, used) }
+		unlock := func() error { return lease.unlock(ctx, used) }
 		work.Go(func() { errs[i] = lease.own().locker.protect("an Unlock", lease.Name(), unlock) })
 	}
 	work.Wait()

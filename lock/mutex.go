@@ -53,7 +53,7 @@ func (o *Options) validate(kind driver.Kind, tick time.Duration) error {
 		return fmt.Errorf("lock: Passes %d is outside 0 … %d", o.Passes, driver.MaxPasses)
 	case o.PassFor < 0:
 		return fmt.Errorf("lock: PassFor %v is negative; accepted are positive durations, 0 for %v", o.PassFor, defaultPassFor)
-	case o.Passes > 0 && !kinds[kind].passes:
+	case o.Passes > 0 && !kinds[kind].grants:
 		return fmt.Errorf("lock: Passes is for the mutex; a %v cannot be handed off", kind)
 	case o.Passes > 0 && o.Fixed:
 		return errors.New("lock: Passes needs a renewed lease; do not set Fixed")
@@ -128,21 +128,15 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 // acquire takes the lock, once more if ctx already carries its ownership.
 func (m *Mutex) acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
-	l, o := m.locker, ownershipIn(ctx, m.locker, m.kind, m.name)
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	a := acquisition{request: request{locker: l}, options: m.options, ctx: ctx}
+	a := acquisition{request: request{locker: m.locker}, options: m.options, ctx: ctx}
 	defer a.limitWait(wait)()
-	if o != nil {
-		if lease, err := o.reacquire(a); lease != nil || err != nil {
-			return lease, err
-		}
+	if lease, err := m.again(&a, ownershipIn(ctx, m.locker, m.kind, m.name)); lease != nil || err != nil {
+		return lease, err
 	}
-	if err := m.setHold(&a); err != nil {
-		return nil, err
-	}
-	return l.acquire(&a)
+	return m.locker.acquire(&a)
 }
 
 // ownershipIn returns the ownership of the lock that ctx carries, or nil.

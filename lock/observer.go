@@ -2,8 +2,6 @@ package lock
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/observe"
@@ -34,7 +32,10 @@ func (l *Locker) reportAcquired(a *acquisition, outcome observe.Outcome, lease *
 				l.returnLease(lease)
 			}
 		}()
-		l.observe("Acquired", func() { observer.Acquired(a.ctx, acquired) })
+		_ = l.protect("Observer.Acquired", acquired.Name, func() error {
+			observer.Acquired(a.ctx, acquired)
+			return nil
+		})
 		returned = true
 	}
 	if err != nil || l.config.Observer.Ended == nil {
@@ -60,17 +61,8 @@ func (o *ownership) over(err error) {
 }
 
 func (o *ownership) report(err error) {
-	o.locker.observe("Ended", func() {
+	_ = o.locker.protect("Observer.Ended", o.name(), func() error {
 		o.locker.config.Observer.Ended(o.lease.Context(), observe.Ended{Kind: o.kind, Name: o.name(), Outcome: holdOutcome(err), Held: time.Since(o.terms.since), Err: err})
+		return nil
 	})
-}
-
-// observe calls a function of the observer.
-func (l *Locker) observe(name string, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			l.log.Error("lock: panic in Observer."+name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
-	f()
 }

@@ -94,10 +94,6 @@ func (o *ownership) state() state { return o.lease }
 
 func (o *ownership) tokens() []int64 { return []int64{o.token} }
 
-func (o *ownership) release(limitOf func(*Locker) limit, used bool) error {
-	return o.unlock(limitOf(o.locker), used)
-}
-
 // name returns the lock's name.
 func (o *ownership) name() string { return o.lease.Key() }
 
@@ -232,10 +228,9 @@ func (m *contextMutex) unlock() {
 // held reports whether count is above zero. It does not wait for requests.
 func (o *ownership) held() bool { return o.count.Load() > 0 }
 
-// unlock releases one hold within the limit. The last one ends the ownership. used is false
-// if the caller has not received the lease, or has discarded it.
-func (o *ownership) unlock(u limit, used bool) error {
-	l := o.locker
+// unlock releases one hold, see holding. The last one ends the ownership.
+func (o *ownership) unlock(ctx context.Context, used bool) error {
+	l, u := o.locker, o.locker.within(ctx)
 	if used {
 		o.used.Store(true)
 	}

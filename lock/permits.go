@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -16,13 +15,12 @@ import (
 // [Lease.Owner] is the permit's id; a resource can refuse smaller tokens only if there is one
 // permit. A [Semaphore] of the name counts the same permits, but those that it takes do not
 // expire. docs/choosing.md has what a server whose clock is ahead does.
-type Permits struct {
-	locker *Locker
-	name   string
-}
+type Permits struct{ permitCount }
 
 // Permits returns a handle on the semaphore called name.
-func (l *Locker) Permits(name string) *Permits { return &Permits{locker: l, name: name} }
+func (l *Locker) Permits(name string) *Permits {
+	return &Permits{permitCount{counted{l, driver.KindPermit, name}}}
+}
 
 // One returns a handle on one permit.
 func (p *Permits) One() *Mutex { return p.Several(1) }
@@ -38,39 +36,13 @@ func (p *Permits) Several(n int64) *Mutex {
 	}}
 }
 
-// TrySetPermits is [Semaphore.TrySetPermits].
-func (p *Permits) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, 0)
-}
-
-// TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl, including all
-// permits in use then: their leases are lost. While it lasts, a change of the number does not
-// change its end.
-func (p *Permits) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
-	if err := validateLife(ttl); err != nil {
-		return false, err
-	}
-	return p.locker.setPermits(ctx, driver.KindPermit, p.name, n, ttl)
-}
-
 // SetPermits sets the number of permits, including those in use.
 func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	if err := validateCount(n, 0); err != nil {
 		return err
 	}
-	_, err := p.locker.count(ctx, driver.KindPermit, p.name, driver.CountSet, n)
+	_, err := p.count(ctx, driver.Count{Op: driver.CountSet, N: n})
 	return err
-}
-
-// AddPermits is [Semaphore.AddPermits].
-func (p *Permits) AddPermits(ctx context.Context, n int64) error {
-	return p.locker.addPermits(ctx, driver.KindPermit, p.name, n)
-}
-
-// Available returns the number of available permits, including expired ones.
-func (p *Permits) Available(ctx context.Context) (int64, error) {
-	counted, err := p.locker.count(ctx, driver.KindPermit, p.name, driver.CountRead, 0)
-	return counted.Count, err
 }
 
 // newPermitOwner returns the owner of n permits of one lease: the id of the first, and

@@ -23,6 +23,7 @@ type pool struct {
 
 // taskQueue has the tasks of one group that wait for a goroutine.
 type taskQueue struct {
+	pool    *pool
 	group   string
 	tasks   list.List // of *task
 	running int       // goroutines; those above the limit end before they take another task
@@ -33,8 +34,6 @@ type task struct {
 	name string
 	kind driver.Kind
 	do   func() // called without mu
-	// deferred is the function that the task is a step of, if it is one.
-	deferred *Deferred
 
 	group   string     // the latest that was known; the store's topology may change
 	queue   *taskQueue // nil unless the task is queued
@@ -50,7 +49,7 @@ func (p *pool) put(t *task) {
 	}
 	q := p.queues[t.group]
 	if q == nil {
-		q = &taskQueue{group: t.group}
+		q = &taskQueue{pool: p, group: t.group}
 		if p.queues == nil {
 			p.queues = make(map[string]*taskQueue)
 		}
@@ -142,14 +141,4 @@ func (p *pool) drop(q *taskQueue) {
 	if q.running == 0 && q.tasks.Len() == 0 {
 		delete(p.queues, q.group)
 	}
-}
-
-// queued returns the tasks that wait for a goroutine. The caller holds mu.
-func (p *pool) queued() (tasks []*task) {
-	for _, q := range p.queues {
-		for e := q.tasks.Front(); e != nil; e = e.Next() {
-			tasks = append(tasks, e.Value.(*task))
-		}
-	}
-	return tasks
 }

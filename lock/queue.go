@@ -250,7 +250,7 @@ func (q *queue) deliver(w *waiter, r result) {
 	if q.head == w {
 		q.head = nil
 	}
-	q.unreceived = r.granted() && w.deferred == nil
+	q.unreceived = r.err == nil && w.deferred == nil
 	q.retireIfIdle() // before the result, with which the locker may close
 	w.deliver(r)
 }

@@ -245,13 +245,12 @@ type limit struct {
 	by  time.Time // no later than the deadline of ctx
 }
 
-// unlocking returns the limit of a release. It ends after [Config.RequestTimeout], and
-// with ctx, unless ctx has already ended.
-func (l *Locker) unlocking(ctx context.Context) limit {
+// unended returns ctx, or only its values if it has ended: a release then has its whole time.
+func unended(ctx context.Context) context.Context {
 	if ctx.Err() != nil {
-		ctx = context.WithoutCancel(ctx)
+		return context.WithoutCancel(ctx)
 	}
-	return l.within(ctx)
+	return ctx
 }
 
 // within returns the limit of a release that ends after [Config.RequestTimeout], and with

@@ -26,26 +26,21 @@ type grant struct {
 	lease *Lease
 }
 
-// result is how an acquisition has ended: with a grant, or without one for a reason.
+// result is how an acquisition has ended: with a grant, or with an error. That is a *PanicError
+// after a panic of the store, or of a function of the user, in the queue's run.
 type result struct {
 	grant grant
 	err   error
-	// panicked is the panic of the store or of a function of the user, for the goroutine
-	// that waits; nil if there was none.
-	panicked *PanicError
 }
-
-// granted reports whether the result is a grant.
-func (r *result) granted() bool { return r.err == nil && r.panicked == nil }
 
 // orPanic returns the result, or continues a panic in the goroutine of the caller.
 func (r result) orPanic() result {
-	switch {
-	case r.panicked == nil:
-	case r.panicked.Value == nil:
+	switch p, panicked := r.err.(*PanicError); { //nolint:errorlint // the run's own is never wrapped
+	case !panicked:
+	case p.Value == nil:
 		runtime.Goexit()
 	default:
-		panic(r.panicked.Value)
+		panic(p.Value)
 	}
 	return r
 }

@@ -75,16 +75,13 @@ func (q *queue) turn(w *waiter) {
 // crash delivers a panic, or the runtime.Goexit of this goroutine, to the head.
 func (q *queue) crash(w *waiter, value any) {
 	l := q.locker
-	p := &PanicError{}
-	if value != nil {
-		p = l.newPanic("an acquisition", q.key.name, value)
-	}
+	p := l.newPanic("an acquisition", q.key.name, value)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.sending, q.dueNow, q.running = false, true, value != nil // Goexit ends this goroutine
 	if w.element != nil {
 		_ = w.abandon() // the caller gets the panic
-		q.deliver(w, result{panicked: p})
+		q.deliver(w, result{err: p})
 	}
 	if value == nil {
 		q.advance()
@@ -175,13 +172,10 @@ func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 	if w.options.Retry == nil {
 		return 0, true
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			_ = q.locker.newPanic("Options.Retry", w.hold.Name, p) // it is logged
-			pause, again = 0, false
-		}
-	}()
-	pause, again = w.options.Retry(w.refusals)
+	_ = q.locker.protect("Options.Retry", w.hold.Name, func() error {
+		pause, again = w.options.Retry(w.refusals)
+		return nil
+	})
 	return max(pause, time.Millisecond), again
 }
 

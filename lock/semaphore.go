@@ -13,44 +13,18 @@ import (
 // those of a holder that dies are lost until AddPermits adds them again. Other processes, and
 // TryAcquire, may overtake a larger request and starve it: bound its wait.
 type Semaphore struct {
-	locker  *Locker
-	name    string
+	permitCount
 	maxWait maxWait
 }
 
 // Semaphore returns a handle on the semaphore called name.
-func (l *Locker) Semaphore(name string) *Semaphore { return &Semaphore{locker: l, name: name} }
-
-// TrySetPermits sets the number of permits if there is none: true if it did.
-func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (bool, error) {
-	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, 0)
-}
-
-// TrySetPermitsFor is TrySetPermits for a semaphore that is deleted after ttl. A number that
-// is set, or released, afterwards has no end.
-func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int64, ttl time.Duration) (bool, error) {
-	if err := validateLife(ttl); err != nil {
-		return false, err
-	}
-	return s.locker.setPermits(ctx, driver.KindSemaphore, s.name, n, ttl)
-}
-
-// AddPermits changes the number of permits by n, which may be negative, as the count becomes
-// if permits in use are removed. After an error that matches [ErrUnavailable] but not
-// [ErrNotDone], the permits may have been added.
-func (s *Semaphore) AddPermits(ctx context.Context, n int64) error {
-	return s.locker.addPermits(ctx, driver.KindSemaphore, s.name, n)
+func (l *Locker) Semaphore(name string) *Semaphore {
+	return &Semaphore{permitCount: permitCount{counted{l, driver.KindSemaphore, name}}}
 }
 
 // Drain takes all available permits and returns their number.
 func (s *Semaphore) Drain(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, driver.KindSemaphore, s.name, driver.CountDrain, 0)
-	return counted.Count, err
-}
-
-// Available returns the number of available permits, which may be negative.
-func (s *Semaphore) Available(ctx context.Context) (int64, error) {
-	counted, err := s.locker.count(ctx, driver.KindSemaphore, s.name, driver.CountRead, 0)
+	counted, err := s.count(ctx, driver.Count{Op: driver.CountDrain})
 	return counted.Count, err
 }
 
@@ -102,7 +76,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	h := s.hold(n)
 	h.Count, h.Semaphore.Owed = 0, true
-	u, r := s.locker.unlocking(ctx), request{locker: s.locker, hold: h}
+	u, r := s.locker.within(unended(ctx)), request{locker: s.locker, hold: h}
 	switch held, err := r.release(u); {
 	case err != nil:
 		return err
@@ -115,25 +89,4 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 		return fmt.Errorf("%w: the store has refused %d permits of %q: %w", ErrNotRepeated, n, s.name, err)
 	}
 	return fmt.Errorf("%w: %d permits more of %q", ErrOverflow, n, s.name)
-}
-
-// setPermits sets the number of permits unless it is set already.
-func (l *Locker) setPermits(ctx context.Context, kind driver.Kind, name string, n int64, ttl time.Duration) (bool, error) {
-	if err := validateCount(n, 0); err != nil {
-		return false, err
-	}
-	counted, err := l.countFrom(ctx, driver.Count{Kind: kind, Name: name, Op: driver.CountCreate, N: n, TTL: ttl})
-	return counted.Done, err
-}
-
-// addPermits changes the number of permits.
-func (l *Locker) addPermits(ctx context.Context, kind driver.Kind, name string, n int64) error {
-	if err := validateCount(n, -driver.MaxCount); err != nil {
-		return err
-	}
-	counted, err := l.count(ctx, kind, name, driver.CountAdd, n)
-	if err == nil && !counted.Done {
-		return fmt.Errorf("%w: %q has %d permits available", ErrOverflow, name, counted.Count)
-	}
-	return err
 }

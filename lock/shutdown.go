@@ -78,7 +78,7 @@ func (l *Locker) stopGranting() {
 // drain waits until nothing is held and nothing is left to release. It returns ctx's
 // cause if ctx ends first.
 func (l *Locker) drain(ctx context.Context) error {
-	l.awaitAcquisitions(ctx)
+	l.active.wait(ctx)
 	_ = l.watchdog.Drain(ctx) // its error carries no more than ctx
 	if l.unlocks.wait(ctx) && l.cleanup.pending.wait(ctx) && l.watchdog.Stats().Held == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (l *Locker) drain(ctx context.Context) error {
 func (l *Locker) end(ctx context.Context) error {
 	l.announcer.stop(ctx)
 	err := l.watchdog.Close(ctx)
-	l.awaitAcquisitions(ctx)
+	l.active.wait(ctx) // each may still have something to release
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	l.confirmed.stop(ctx)
@@ -106,22 +106,8 @@ func (l *Locker) end(ctx context.Context) error {
 	return nil
 }
 
-// awaitAcquisitions waits, as long as ctx allows, for acquisitions that are ending: each
-// may still have something to release.
-func (l *Locker) awaitAcquisitions(ctx context.Context) {
-	finished := make(chan struct{})
-	go func() {
-		l.active.Wait()
-		close(finished)
-	}()
-	select {
-	case <-finished:
-	case <-ctx.Done():
-	}
-}
-
 // activity counts operations in progress, and can be waited for. Unlike a WaitGroup, the
-// count may rise from zero during a wait.
+// count may rise from zero during a wait, which a context can end.
 type activity struct {
 	mu    sync.Mutex
 	count int           // guarded by mu
@@ -141,6 +127,15 @@ func (a *activity) end() {
 		close(a.none)
 		a.none = nil
 	}
+}
+
+// Go calls f in a goroutine, as an operation in progress.
+func (a *activity) Go(f func()) {
+	a.begin()
+	go func() {
+		defer a.end()
+		f()
+	}()
 }
 
 // number returns how many operations are in progress.

@@ -23,7 +23,7 @@ func (l *Locker) Stats() observe.Stats {
 		Unreleased: l.cleanup.pending.number(),
 	}
 	l.mu.Lock()
-	s.Waiting, s.Deferred = l.waiters, l.deferral.count
+	s.Waiting, s.Deferred = l.waiters, len(l.deferral.functions)
 	l.mu.Unlock()
 	return s
 }

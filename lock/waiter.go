@@ -72,15 +72,19 @@ func (l *Locker) leave(w *waiter, results <-chan result) result {
 	return <-results
 }
 
-// newPanic returns the error for a recovered panic, and logs it.
+// newPanic returns the error for a recovered panic, and logs it. Without one, the goroutine ends
+// by runtime.Goexit.
 func (l *Locker) newPanic(where, name string, value any) *PanicError {
+	if value == nil {
+		return &PanicError{}
+	}
 	stack := debug.Stack()
-	l.log.Error("lock: panic in "+where, "name", name, "panic", fmt.Sprint(value), "stack", string(stack))
+	l.log.Error("lock: panic in "+where, "panic", fmt.Sprint(value), "name", name, "stack", string(stack))
 	return &PanicError{Value: value, Stack: stack}
 }
 
-// protect calls the store where no caller would get its panic, as one of a user's hook: the
-// panic is an error there.
+// protect calls the store, or a function of the user, where no caller would get its panic: it
+// is logged, and is an error there.
 func (l *Locker) protect(where, name string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

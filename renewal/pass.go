@@ -2,7 +2,6 @@ package renewal
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"time"
 )
@@ -25,13 +24,10 @@ var (
 func (l *Lease) Pass(s Spec) (*Lease, error) {
 	w := l.watchdog
 	s.Key, s.Owner, s.Granted, s.First = l.key, l.owner, time.Now(), 0
-	if err := s.validate(w.wheel.Tick(), s.Granted); err != nil {
+	next, err := w.lease(&s, s.Granted)
+	if err != nil {
 		return nil, err
 	}
-	if s.Context != nil && s.Context.Err() != nil {
-		return nil, w.lost(s.Key, ContextEnded, context.Cause(s.Context))
-	}
-	next := w.lease(&s)
 	if err := w.replace(l, next, &s); err != nil {
 		return nil, err
 	}

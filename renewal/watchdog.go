@@ -247,14 +247,10 @@ func (w *Watchdog) random() float64 { return w.rng.Float64() }
 // leases any more, a *[LostError] for a lease whose time or context is over already, and
 // [wheel.ErrStopped] if the wheel was stopped.
 func (w *Watchdog) Watch(s Spec) (*Lease, error) {
-	if err := s.validate(w.wheel.Tick(), time.Now()); err != nil {
+	l, err := w.lease(&s, time.Now())
+	if err != nil {
 		return nil, err
 	}
-	if s.Context != nil && s.Context.Err() != nil {
-		return nil, w.lost(s.Key, ContextEnded, context.Cause(s.Context))
-	}
-	s.First = cmp.Or(s.First, s.TTL)
-	l := w.lease(&s)
 	if err := w.admit(l, &s); err != nil {
 		return nil, err
 	}
@@ -263,10 +259,17 @@ func (w *Watchdog) Watch(s Spec) (*Lease, error) {
 }
 
 // lease returns a lease that is not watched yet.
-func (w *Watchdog) lease(s *Spec) *Lease {
+func (w *Watchdog) lease(s *Spec, now time.Time) (*Lease, error) {
+	if err := s.validate(w.wheel.Tick(), now); err != nil {
+		return nil, err
+	}
+	if s.Context != nil && s.Context.Err() != nil {
+		return nil, w.lost(s.Key, ContextEnded, context.Cause(s.Context))
+	}
+	s.First = cmp.Or(s.First, s.TTL)
 	l := &Lease{watchdog: w, key: s.Key, owner: s.Owner, ref: s.Ref, ttl: s.TTL, span: min(s.First, s.TTL), fixed: s.Fixed, parent: s.Context}
 	l.deadline.InitOnWorker(w.wheel, l.expire)
-	return l
+	return l, nil
 }
 
 // admit accepts a lease that the store has granted.

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,7 @@ func exportedBy(t *testing.T, folder string) exported {
 	names := exported{}
 	files, err := filepath.Glob(filepath.Join(moduleDir(t), folder, "*.go"))
 	require.NoError(t, err)
+	embedded := map[string][]string{} // by the type that embeds them
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -34,9 +36,42 @@ func exportedBy(t *testing.T, folder string) exported {
 		for _, declaration := range parsed.Decls {
 			names.add(declaration)
 		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				embedded[spec.Name.Name] = embeddedIn(spec)
+			}
+			return true
+		})
+	}
+	for name := range embedded {
+		names.promote(name, name, embedded)
 	}
 	require.NotEmpty(t, names, folder)
 	return names
+}
+
+// embeddedIn returns the types of its own package that a struct embeds by value.
+func embeddedIn(s *ast.TypeSpec) (types []string) {
+	if structure, ok := s.Type.(*ast.StructType); ok {
+		for _, field := range structure.Fields.List {
+			if named, ok := field.Type.(*ast.Ident); ok && field.Names == nil {
+				types = append(types, named.Name)
+			}
+		}
+	}
+	return types
+}
+
+// promote adds the members of what the type from embeds to those of the type to.
+func (e exported) promote(to, from string, embedded map[string][]string) {
+	for _, inner := range embedded[from] {
+		for name := range maps.Clone(e) {
+			if member, ok := strings.CutPrefix(name, inner+"."); ok {
+				e[to+"."+member] = true
+			}
+		}
+		e.promote(to, inner, embedded)
+	}
 }
 
 func (e exported) add(declaration ast.Decl) {
