@@ -127,7 +127,6 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, g *gr
 // grants the hold only after its release is asked to release it again.
 func (n *node) acquire(ctx context.Context, g *grant, h *driver.Hold, proposed int64, asked, by time.Time) (answer driver.Answer, err error) {
 	g.asks(n)
-	err = errNoAnswer // remains after the store's panic
 	defer func() {
 		if g.answered(n, &answer, err, by) {
 			left, _ := g.at(n)
@@ -136,6 +135,7 @@ func (n *node) acquire(ctx context.Context, g *grant, h *driver.Hold, proposed i
 	}()
 	for ; ; asked = time.Now() {
 		var clock time.Time
+		err = errNoAnswer // remains after the store's panic
 		if n.fencer == nil {
 			answer, err = n.Acquire(ctx, h)
 		} else {

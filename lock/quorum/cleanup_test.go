@@ -30,8 +30,8 @@ func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	c := &n.cleanup
 	c.init(s, n)
 	require.NoError(t, s.Close())
-	backlogOf := func(left ...leftover) *backlog {
-		b := &backlog{cleanup: c, changed: make(chan struct{}, 1), leftovers: left}
+	backlogOf := func(left leftover) *backlog {
+		b := &backlog{cleanup: c, changed: make(chan struct{}, 1), leftovers: map[holdKey]*leftover{keyOf(&left.hold): &left}}
 		c.groups[""] = b
 		return b
 	}

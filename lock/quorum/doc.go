@@ -116,7 +116,7 @@ package quorum
 //
 // What a quorum releases later: grants.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go, store_test.go.
-// Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354, 375.
+// Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354, 375, 376, 377.
 //
 // Renewals: renewal.go, poll.go.
 // Tests: renewal_test.go, alarm_test.go, token_test.go.

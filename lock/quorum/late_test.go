@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -249,28 +250,50 @@ func TestNothingIsReleasedAgainWhereNothingWasGranted(t *testing.T) {
 	}
 }
 
+// unfinished is a node that answers an acquisition at its second request.
+type unfinished struct {
+	*booth
+	asked bool
+}
+
+func (u *unfinished) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	if !u.asked {
+		u.asked = true
+		return driver.Answer{Verdict: driver.Refused, Unfinished: true}, time.Time{}, nil
+	}
+	return u.booth.AcquireProposing(ctx, h, token)
+}
+
 // A node whose client panicked as it returned the grant has the hold: it is released there.
 func TestReleasedWhereTheClientPanicked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(3)
-		all[2].set(func(request string, _ *driver.Hold) mishap {
-			if request == "acquire" {
-				return mishap{returning: func() { panic("oops") }}
-			}
-			return mishap{err: errOut}
+	for name, as := range map[string]func(*booth) driver.Store{
+		"AtOnce":            func(b *booth) driver.Store { return b },
+		"AtItsSecondAnswer": func(b *booth) driver.Store { return &unfinished{booth: b} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				stores[2] = as(all[2])
+				all[2].set(func(request string, _ *driver.Hold) mishap {
+					if request == "acquire" {
+						return mishap{returning: func() { panic("oops") }}
+					}
+					return mishap{err: errOut}
+				})
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				h := hold("me:1")
+				h.TTL = time.Hour
+				_, err := store.Acquire(t.Context(), h)
+				require.NoError(t, err)
+				synctest.Wait()
+				h.Count = 0
+				_, err = store.Release(t.Context(), h)
+				require.NoError(t, err)
+				require.Equal(t, 1, holders(all, "a"))
+				all[2].set(nil)
+				pass(time.Minute)
+				require.Zero(t, holders(all, "a"))
+			})
 		})
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		h := hold("me:1")
-		h.TTL = time.Hour
-		_, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		synctest.Wait()
-		h.Count = 0
-		_, err = store.Release(t.Context(), h)
-		require.NoError(t, err)
-		require.Equal(t, 1, holders(all, "a"))
-		all[2].set(nil)
-		pass(time.Minute)
-		require.Zero(t, holders(all, "a"))
-	})
+	}
 }

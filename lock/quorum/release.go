@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if v.answered() < s.majority || keep && !v.won() && !v.blocked(NotHeld) {
 		return false, v.failure(context.Cause(ctx))
 	}
-	if h.Count == 0 {
+	if h.Count == 0 && !keep { // a hold is kept again after a renewal that arrived later
 		s.grants.forget(h)
 	}
 	return held, nil

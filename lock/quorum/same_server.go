@@ -12,7 +12,7 @@ import (
 
 // serverPairs records which pairs of nodes are one server under two names.
 //
-// Such a server has one vote in any case, see [ownerNames]. The record explains why there
+// Such a server has one vote in any case, see node.named. The record explains why there
 // is no majority, or why fewer nodes may fail than expected.
 //
 // Two nodes that grant a lock at the same time are two servers. If one grants it and the

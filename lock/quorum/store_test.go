@@ -306,6 +306,37 @@ func TestKeepsAHold(t *testing.T) {
 	}
 }
 
+// A hold is kept again after a renewal that was on its way when it was kept: that gave it its TTL again.
+func TestKeepsAHoldAfterALateRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		renewing := make(chan struct{}, len(all))
+		for _, b := range all {
+			b.set(func(request string, _ *driver.Hold) mishap {
+				if request != "renew" {
+					return mishap{}
+				}
+				renewing <- struct{}{}
+				return mishap{there: nodeTimeout / 2}
+			})
+		}
+		const keep = 100 * ttl
+		l := locker(t, over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...), lock.Config{TTL: ttl})
+		lease, err := l.Mutex("a").With(lock.Options{MinHold: keep}).Lock(t.Context())
+		require.NoError(t, err)
+		for range all {
+			<-renewing
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout*3/4) // a half is not enough for the renewal
+		defer cancel()
+		require.NoError(t, lease.Unlock(ctx))
+		pass(keep - 2*ttl)
+		require.GreaterOrEqual(t, holders(all, "a"), 2, "a majority keeps it, if not the node whose renewal came last")
+		pass(2 * ttl)
+		require.Zero(t, holders(all, "a"))
+	})
+}
+
 // An owner that finds out that it has lost its lock leaves nothing at a node that could not be asked then.
 func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
