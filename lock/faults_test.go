@@ -674,6 +674,37 @@ func (h *hooked) Announce(ctx context.Context, c driver.Client, ttl time.Duratio
 	return h.Store.Announce(ctx, c, ttl)
 }
 
+// A *PanicError that the store returns, for a panic in a part of its own, is an error like others:
+// a waiter gets it, and goes on.
+func TestPanicErrorOfTheStoreIsReturned(t *testing.T) {
+	for name, returned := range map[string]error{"panic": &lock.PanicError{Value: "a node's"}, "Goexit": &lock.PanicError{}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				l, store := faultyLocker(t, server, lock.Config{})
+				holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				got := make(chan any, 1)
+				go func() {
+					ended := any("the goroutine has ended")
+					defer func() {
+						if p := recover(); p != nil {
+							ended = p
+						}
+						got <- ended
+					}()
+					_, err := l.Mutex("a").Lock(t.Context())
+					ended = err
+				}()
+				synctest.Wait() // it is in the queue
+				store.set(func() { store.acquire = func(context.Context, func() error) error { return returned } })
+				require.Equal(t, any(returned), <-got)
+				store.set(func() { store.acquire = nil })
+				unlock(t, holder)
+			})
+		})
+	}
+}
+
 // unnoticed is a context of which only Err shows that it is over.
 type unnoticed struct {
 	context.Context

@@ -26,23 +26,25 @@ type grant struct {
 	lease *Lease
 }
 
-// result is how an acquisition has ended: with a grant, or with an error. That is a *PanicError
-// after a panic of the store, or of a function of the user, in the queue's run.
+// result is how an acquisition has ended: with a grant, or with an error.
 type result struct {
 	grant grant
 	err   error
+	// panicked: err is the *PanicError of the store, or of a function of the user, in the queue's
+	// run. One that the store returns is an error like others.
+	panicked bool
 }
 
 // orPanic returns the result, or continues a panic in the goroutine of the caller.
 func (r result) orPanic() result {
-	switch p, panicked := r.err.(*PanicError); { //nolint:errorlint // the run's own is never wrapped
-	case !panicked:
-	case p.Value == nil:
-		runtime.Goexit()
-	default:
-		panic(p.Value)
+	if !r.panicked {
+		return r
 	}
-	return r
+	p := r.err.(*PanicError) //nolint:errorlint // the run's own is never wrapped
+	if p.Value == nil {
+		runtime.Goexit()
+	}
+	panic(p.Value)
 }
 
 // conclude makes the lease of a granting result, and counts and reports the result.

@@ -81,7 +81,7 @@ func (q *queue) crash(w *waiter, value any) {
 	q.sending, q.dueNow, q.running = false, true, value != nil // Goexit ends this goroutine
 	if w.element != nil {
 		_ = w.abandon() // the caller gets the panic
-		q.deliver(w, result{err: p})
+		q.deliver(w, result{err: p, panicked: true})
 	}
 	if value == nil {
 		q.advance()
