@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -152,9 +153,9 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// The password of a role comes from a file or a command.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
+// onPasswords starts a server with the schema of locks that asks the role shop for its password.
+func onPasswords(t *testing.T) *pgtest.Server {
+	t.Helper()
 	pgtest.Need(t)
 	server := pgtest.Start(t)
 	require.NoError(t, pgstore.Migrate(t.Context(), server.Pool(t), pgstore.DefaultSchema))
@@ -163,6 +164,41 @@ func TestCredentials(t *testing.T) {
 	rules := filepath.Join(server.Dir(), "data", "pg_hba.conf")
 	require.NoError(t, os.WriteFile(rules, []byte("local all postgres trust\nlocal all all scram-sha-256\n"), 0o600)) // the file is there, with its owner
 	require.NoError(t, server.Restart())
+	return server
+}
+
+// What the files of a URL contain is read again for each connection: a password, or a certificate, changes
+// while a lock is held.
+func TestFilesOfTheURLRotate(t *testing.T) {
+	t.Parallel()
+	const changed = commandtest.Secret + "-2"
+	server := onPasswords(t)
+	file := commandtest.PrivateFile(t, "*:*:*:shop:"+commandtest.Secret+"\n")
+	opened, err := openPostgres("postgres:///postgres?user=shop&host="+server.Dir()+"&passfile="+file, connect.Access{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, opened.Close()) }()
+	ping := opened.Store.(interface {
+		Ping(ctx context.Context) error
+	}).Ping
+	require.NoError(t, ping(t.Context()))
+	_, err = server.Pool(t).Exec(t.Context(), "ALTER ROLE shop PASSWORD '"+changed+"'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("*:*:*:shop:"+changed+"\n"), 0o600))
+	var last error
+	require.Eventually(t, func() bool { // the pool may still have the connection that was ended
+		last = ping(t.Context())
+		return last == nil
+	}, commandtest.Patience, 10*time.Millisecond, "%v", &last)
+	require.NoError(t, os.Remove(file))
+	_, err = openPostgres("postgres:///postgres?user=shop&sslrootcert="+file+"&sslmode=verify-full&host=127.0.0.1", connect.Access{})
+	require.ErrorContains(t, err, "a file that the postgres:// URL names")
+	assert.NotContains(t, err.Error(), file)
+}
+
+// The password of a role comes from a file or a command.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	server := onPasswords(t)
 	right, wrong := commandtest.PrivateFile(t, commandtest.Secret+"\n"), commandtest.PrivateFile(t, "wrong")
 	for what, c := range map[string]struct {
 		code  int

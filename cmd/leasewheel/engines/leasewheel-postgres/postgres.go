@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +23,10 @@ var postgres = connect.Engine{Schemes: []string{"postgres", "postgresql"}, TLS: 
 // schemaParameter names the schema of the locks in a URL.
 const schemaParameter = "leasewheel_schema"
 
+// hostTimeout is how long each host of a URL may take to accept a connection, unless connect_timeout names
+// that: one that hangs, as a former primary may, would otherwise keep connections from the others.
+const hostTimeout = 5 * time.Second
+
 func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	config, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
@@ -30,12 +37,19 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "leasewheel"
 	}
-	if a.Credentials != nil {
-		config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
-			user, password, err := a.Credentials(ctx)
-			c.User, c.Password = cmp.Or(user, c.User), password
-			return err
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, hostTimeout)
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		now, err := pgxpool.ParseConfig(rawURL) // with what its files contain now
+		if err != nil {
+			return withoutURL(err)
 		}
+		c.TLSConfig, c.Fallbacks, c.Password = now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks, now.ConnConfig.Password
+		if a.Credentials == nil {
+			return nil
+		}
+		user, password, err := a.Credentials(ctx)
+		c.User, c.Password = cmp.Or(user, c.User), password
+		return err
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
@@ -59,6 +73,9 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 // withoutURL returns what is wrong with a URL, without any part of it: pgx hides its password alone,
 // and only where the URL has its usual form.
 func withoutURL(err error) error {
+	if file, unread := errors.AsType[*fs.PathError](err); unread {
+		return fmt.Errorf("a file that the postgres:// URL names, or one in its place, cannot be used: %w", file.Err)
+	}
 	if _, invalid := errors.AsType[*pgconn.ParseConfigError](err); invalid {
 		return errors.New("the postgres:// URL is invalid")
 	}
