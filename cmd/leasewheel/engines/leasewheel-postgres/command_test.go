@@ -31,9 +31,17 @@ import (
 
 func TestMain(m *testing.M) {
 	connect.Register(postgres)
-	patient := func() { connect.RequestTimeout = commandtest.Patience }
+	patient := func() {
+		if os.Getenv(impatient) == "" {
+			connect.RequestTimeout = commandtest.Patience
+		}
+	}
 	commandtest.Main(m, newCommand, patient, patient)
 }
+
+// impatient, set in the environment of a process that the tests start, gives its requests the
+// command's own limit, for which a server that fails is asked again.
+const impatient = "LEASEWHEEL_TEST_IMPATIENT"
 
 // onPostgres starts a server with the schema of locks, and returns the environment that names it.
 func onPostgres(t *testing.T) []string {
@@ -220,11 +228,9 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The advice for a certificate that is not trusted is PostgreSQL's.
-func TestUntrusted(t *testing.T) {
-	t.Parallel()
-	web := httptest.NewTLSServer(nil) // for its certificate
-	web.Close()
+// serve starts a server that answers the request for TLS of each connection, and returns its address.
+func serve(t *testing.T, answer func(net.Conn)) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var serving sync.WaitGroup
@@ -234,15 +240,37 @@ func TestUntrusted(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.ReadFull(conn, make([]byte, 8)) // the request for TLS
-			_, _ = conn.Write([]byte("S"))
-			_ = tls.Server(conn, web.TLS).Handshake() // the client refuses
+			_, _ = io.ReadFull(conn, make([]byte, len(requestTLS)))
+			answer(conn)
 			_ = conn.Close()
 		}
 	})
-	defer serving.Wait()
-	defer listener.Close()
-	p := commandtest.Call(t, []string{"LEASEWHEEL_STORE=postgres://me@" + listener.Addr().String() + "/db?sslmode=verify-full"}, "ls")
-	assert.Equal(t, exit.Unavailable, p.Wait())
-	p.RequireOneLine("not trusted: see sslmode, sslrootcert")
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// run does not wait for what stays wrong: a certificate that is not trusted, a server without TLS.
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // for its certificate
+	web.Close()
+	secure := serve(t, func(conn net.Conn) {
+		_, _ = conn.Write([]byte("S"))
+		_ = tls.Server(conn, web.TLS).Handshake() // the client refuses
+	})
+	plain := serve(t, func(conn net.Conn) { _, _ = conn.Write([]byte("N")) })
+	for url, advice := range map[string]string{
+		secure + "/db?sslmode=verify-full":            "not trusted: see sslmode, sslrootcert",
+		plain + "/db?sslmode=require":                 "speaks no TLS: set ssl=on there",
+		plain + "," + plain + "/db?sslmode=verify-ca": "speaks no TLS: set ssl=on there",
+	} {
+		for _, args := range [][]string{{"ls"}, {"run", "a", "--", "true"}} {
+			p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=postgres://me@" + url}, args...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine(advice)
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,7 +69,25 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 			defer pool.Close()
 			return store.Close()
 		},
+		Probe: func(ctx context.Context) (string, error) { return probe(ctx, &config.ConnConfig.Config), nil },
 	}, nil
+}
+
+// requestTLS is the message by which a connection asks for TLS. A server without it answers N.
+const requestTLS = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
+
+// probe returns advice if the URL wants TLS of every host, and none has it.
+func probe(ctx context.Context, c *pgconn.Config) (advice string) {
+	for _, host := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...) {
+		if host.TLSConfig == nil {
+			return ""
+		}
+		first, err := connect.Greet(ctx, net.JoinHostPort(host.Host, strconv.Itoa(int(host.Port))), nil, requestTLS)
+		if err != nil || first != 'N' {
+			return ""
+		}
+	}
+	return "speaks no TLS: set ssl=on there, or another sslmode in the URL"
 }
 
 // withoutURL returns what is wrong with a URL, without any part of it: pgx hides its password alone,
