@@ -172,7 +172,7 @@ func TestNotificationsBesideAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "hangs")
-	hangs, err := os.MkdirTemp("/tmp", "hangs-") // short: a socket's path has 107 bytes at most
+	hangs, err := os.MkdirTemp("/tmp", "hangs-") //nolint:usetesting // short: a socket's path has 107 bytes at most
 	require.NoError(t, err)
 	defer os.RemoveAll(hangs)
 	socket, err := net.Listen("unix", hangs+"/.s.PGSQL.5432") // connections wait to be accepted
