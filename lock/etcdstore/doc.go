@@ -56,6 +56,11 @@
 // another one, and etcd's client repeats that until the request's context ends: no lock is granted or
 // renewed until the process is started again. Users of client certificates have no token.
 //
+// A user has one password, and etcd's client keeps the one that it was made with. A change ends all tokens:
+// then no lock is granted or renewed until the process is started again, unless an interceptor of the
+// client's DialOptions gives each request of Authenticate the present password, as that of the command
+// leasewheel-etcd does.
+//
 // # What it costs
 //
 // A pair of Lock and Unlock is two writes, as with etcd's own concurrency package. On a cluster of

@@ -37,6 +37,10 @@ const (
 	firstRead  = 4096
 	maxContent = 64 << 20
 
+	// What is made in the folder gets these modes whatever the umask is: one that takes rights of the
+	// user would keep every other process from the folder, or from a lock, for good.
+	modeOfFolders, modeOfFiles = 0o700, 0o600
+
 	// lockWait bounds the wait for a file that another process has locked, of a request
 	// without a deadline.
 	lockWait = 10 * time.Second
@@ -80,7 +84,7 @@ func openAt(dir int, name string, create bool) (fd int, err error) {
 		flags |= unix.O_CREAT
 	}
 	for made := false; ; {
-		fd, err = unix.Openat(dir, name, flags, 0o600)
+		fd, err = unix.Openat(dir, name, flags, modeOfFiles)
 		switch {
 		case errors.Is(err, unix.ENOENT) && create && !made:
 			if err := makeFolder(dir, path.Dir(name)); err != nil {
@@ -99,16 +103,19 @@ func makeFolder(dir int, name string) error {
 	if name == "." {
 		return unix.ENOENT
 	}
-	err := unix.Mkdirat(dir, name, 0o700)
+	err := unix.Mkdirat(dir, name, modeOfFolders)
 	if errors.Is(err, unix.ENOENT) {
 		if err = makeFolder(dir, path.Dir(name)); err == nil {
-			err = unix.Mkdirat(dir, name, 0o700)
+			err = unix.Mkdirat(dir, name, modeOfFolders)
 		}
 	}
-	if errors.Is(err, unix.EEXIST) {
+	switch {
+	case errors.Is(err, unix.EEXIST):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	return unix.Fchmodat(dir, name, modeOfFolders, 0)
 }
 
 // lock waits for the file's lock, and returns an error if a context has ended by then. It tries
@@ -171,6 +178,11 @@ func (f *file) read() (removed bool, err error) {
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Uid != uint32(unix.Geteuid()) {
 		return false, errors.New("is no file of this user")
+	}
+	if stat.Mode&modeOfFiles != modeOfFiles { // it is new
+		if err := unix.Fchmod(f.fd, modeOfFiles); err != nil {
+			return false, err
+		}
 	}
 	b := make([]byte, min(stat.Size, firstRead))
 	if err := readFull(f.fd, b, 0); err != nil {

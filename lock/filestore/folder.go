@@ -22,7 +22,7 @@ type folder struct {
 // openFolder opens a folder, and creates it if need be. Another user could put symbolic links or
 // pipes into one that is not this user's alone.
 func openFolder(path string) (_ int, err error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makePath(path); err != nil {
 		return 0, err
 	}
 	dir, err := unix.Open(filepath.Clean(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -47,11 +47,25 @@ func openFolder(path string) (_ int, err error) {
 	}
 	unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) //nolint:errcheck // systemd-tmpfiles removes nothing old from a locked folder
 	for _, path := range []string{pathOfLocks, pathOfClients, pathOfStores} {
-		if err := unix.Mkdirat(dir, path, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := makeFolder(dir, path); err != nil {
 			return 0, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return dir, nil
+}
+
+// makePath makes a folder unless it exists, and those that it is in.
+func makePath(path string) error {
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), modeOfFolders); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(path, modeOfFolders); {
+	case errors.Is(err, os.ErrExist):
+		return nil // what is no folder is refused later
+	case err != nil:
+		return err
+	}
+	return os.Chmod(path, modeOfFolders)
 }
 
 func private(uid, mode uint32) error {

@@ -78,9 +78,12 @@ func openFIFO(dir int, id string, received func([]byte), missed func()) (peers, 
 
 // make makes the pipe, and reads it.
 func (p *fifos) make() error {
-	err := unix.Mkfifoat(p.dir, pathOfNew+p.id, 0o600)
+	err := unix.Mkfifoat(p.dir, pathOfNew+p.id, modeOfFiles)
 	if errors.Is(err, unix.ENOENT) && makeFolder(p.dir, path.Dir(pathOfNew)) == nil {
-		err = unix.Mkfifoat(p.dir, pathOfNew+p.id, 0o600)
+		err = unix.Mkfifoat(p.dir, pathOfNew+p.id, modeOfFiles)
+	}
+	if err == nil {
+		err = unix.Fchmodat(p.dir, pathOfNew+p.id, modeOfFiles, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("a named pipe: %w", err)

@@ -706,6 +706,36 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	assert.Equal(t, "mine", string(text))
 }
 
+// An umask that takes rights of the user keeps no later process from the folder, or from a lock.
+func TestAnUmaskThatTakesRights(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "locks")
+	defer unix.Umask(unix.Umask(0o777))
+	s, err := New(folder)
+	require.NoError(t, err)
+	defer s.Close()
+	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
+	require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me"}, time.Hour))
+	pipes, files := 0, 0
+	require.NoError(t, filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		require.NoError(t, err)
+		stat, err := entry.Info()
+		require.NoError(t, err)
+		want := os.FileMode(modeOfFiles)
+		switch stat.Mode().Type() {
+		case os.ModeDir:
+			want = modeOfFolders
+		case os.ModeNamedPipe:
+			pipes++
+		default:
+			files++
+		}
+		assert.Equal(t, want, stat.Mode().Perm(), path)
+		return nil
+	}))
+	assert.Equal(t, 1, pipes)
+	assert.Equal(t, 3, files, "the clock, a lock and a client")
+}
+
 // After the deletion of what is in a folder, or of its clock alone, all processes that go on to
 // use it use one clock. One that cannot, as another has made a new clock meanwhile, is granted
 // nothing: it would not see the other's locks.

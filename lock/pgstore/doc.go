@@ -118,8 +118,8 @@ package pgstore
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
 // Planted: 240, 241, 245, 277, 357.
 //
-// Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go.
-// Planted: 244, 258, 341, 342, 345, 362, 379.
+// Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
+// failover_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
 // Planted: 243, 333, 344.

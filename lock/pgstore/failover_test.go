@@ -2,6 +2,8 @@ package pgstore_test
 
 import (
 	"context"
+	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -162,4 +164,26 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 			require.Eventually(t, func() bool { return waiting() == 0 }, time.Minute, 5*time.Millisecond) // it is committed
 		}
 	}
+}
+
+// Waiters are notified although a host that hangs, as a former primary may, precedes the server's: it has its
+// own time to answer, not that of all.
+func TestNotificationsBesideAHostThatHangs(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "hangs")
+	hangs, err := os.MkdirTemp("/tmp", "hangs-") //nolint:usetesting // short: a socket's path has 107 bytes at most
+	require.NoError(t, err)
+	defer os.RemoveAll(hangs)
+	socket, err := net.Listen("unix", hangs+"/.s.PGSQL.5432") // connections wait to be accepted
+	require.NoError(t, err)
+	defer socket.Close()
+	both, err := pgx.ParseConfig("postgres:///postgres?user=postgres&connect_timeout=60&host=" + hangs + "," + s.Dir())
+	require.NoError(t, err)
+	store := open(t, s, pgstore.Config{Schema: "hangs", Listen: both})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	subscription, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+	subscription.Close()
 }

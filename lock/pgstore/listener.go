@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
@@ -253,23 +254,19 @@ func (l *listener) leave(number int64) {
 	l.s.query(ctx, l.s.sql.leave, []any{number}, nil) //nolint:errcheck // see above
 }
 
+// connect makes a connection. Each host of the configuration has connectTimeout, and no more: one that
+// hangs, as the former primary, must not take the time of the others.
 func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	var err error
-	config := l.s.config.Listen
-	if config == nil {
-		if config, err = l.s.pool.config(ctx); err != nil {
-			return nil, err
-		}
+	config, err := l.configure(ctx)
+	if err != nil {
+		return nil, err
 	}
-	config = config.Copy()
-	config.OnNotification = nil                      // of a user, or of the connection whose configuration this is
-	config.RuntimeParams["client_encoding"] = "UTF8" // of messages
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	// The lock comes last: where a proxy shares sessions, one would be left in each.
 	if err = l.listens(ctx, conn, number); err == nil {
 		_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
@@ -282,6 +279,29 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 		return nil, err
 	}
 	return conn, nil
+}
+
+// configure returns how to connect.
+func (l *listener) configure(ctx context.Context) (config *pgx.ConnConfig, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if config = l.s.config.Listen; config == nil {
+		if config, err = l.s.pool.config(ctx); err != nil {
+			return nil, err
+		}
+	}
+	config = config.Copy()
+	config.OnNotification = nil                      // of a user, or of the connection whose configuration this is
+	config.RuntimeParams["client_encoding"] = "UTF8" // of messages
+	config.ConnectTimeout = min(cmp.Or(config.ConnectTimeout, connectTimeout), connectTimeout)
+	if after := config.AfterConnect; after != nil {
+		config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			return after(ctx, conn)
+		}
+	}
+	return config, nil
 }
 
 var (

@@ -113,7 +113,8 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // ClientConfig has what a URL has no place for. Its zero value adds nothing.
 type ClientConfig struct {
 	// TLS replaces the default configuration, which trusts the system's roots, for a URL
-	// that asks for TLS. Its ServerName may be empty: then it is the URL's host.
+	// that asks for TLS. Its ServerName may be empty: then it is the URL's host. For a client
+	// certificate that is renewed set GetClientCertificate, which each connection calls.
 	TLS *tls.Config
 	// Credentials returns the user and the password for each new connection to a server, so
 	// that the next connection uses a password that has changed. The server must accept the new

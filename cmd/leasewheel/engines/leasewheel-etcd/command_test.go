@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -15,16 +16,24 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestMain(m *testing.M) {
@@ -258,4 +267,75 @@ func TestCredentials(t *testing.T) {
 			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
 		})
 	}
+}
+
+// A password that changes ends the tokens that clients have. They ask for it again, and get another one.
+func TestPasswordRotates(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, member := grpc.NewServer(), &member{}
+	etcdserverpb.RegisterAuthServer(server, member)
+	etcdserverpb.RegisterKVServer(server, member)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		assert.NoError(t, <-served)
+	}()
+	asked := 0
+	member.change(commandtest.Secret)
+	opened, err := openEtcd("etcd://root@"+listener.Addr().String(), connect.Access{Credentials: func(context.Context) (username, password string, err error) {
+		asked++
+		return "", member.password(), nil
+	}})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, opened.Close()) }()
+	assert.Equal(t, 1, asked, "the first token is that of the start's password")
+	request := func() error {
+		_, err := opened.Store.Acquire(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1", TTL: time.Minute, Count: 1})
+		return err
+	}
+	for _, secret := range []string{commandtest.Secret, commandtest.Secret + "-2", commandtest.Secret + "-3"} {
+		member.change(secret)
+		require.ErrorContains(t, request(), accepted)
+	}
+	assert.Equal(t, 3, asked)
+}
+
+// accepted is the answer of a member to a request with a token of the present password.
+const accepted = "the token is accepted"
+
+// member is one of etcd that has a user root, and does nothing for it.
+type member struct {
+	etcdserverpb.UnimplementedAuthServer
+	etcdserverpb.UnimplementedKVServer
+	current atomic.Pointer[string]
+}
+
+func (m *member) change(password string) { m.current.Store(&password) }
+
+func (m *member) password() string { return *m.current.Load() }
+
+func (m *member) Authenticate(_ context.Context, r *etcdserverpb.AuthenticateRequest) (*etcdserverpb.AuthenticateResponse, error) {
+	if r.Name != "root" || r.Password != m.password() {
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	return &etcdserverpb.AuthenticateResponse{Token: "token of " + r.Password}, nil
+}
+
+func (m *member) Range(ctx context.Context, _ *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return nil, m.answer(ctx)
+}
+
+func (m *member) Txn(ctx context.Context, _ *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	return nil, m.answer(ctx)
+}
+
+func (m *member) answer(ctx context.Context) error {
+	of, _ := metadata.FromIncomingContext(ctx)
+	if !slices.Equal(of.Get(rpctypes.TokenFieldNameGRPC), []string{"token of " + m.password()}) {
+		return rpctypes.ErrGRPCAuthOldRevision
+	}
+	return status.Error(codes.InvalidArgument, accepted)
 }

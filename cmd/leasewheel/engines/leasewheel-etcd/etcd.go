@@ -9,10 +9,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
@@ -31,12 +34,13 @@ func openEtcd(rawURL string, a connect.Access) (connect.Opened, error) {
 	if strings.HasPrefix(rawURL, "etcds:") {
 		config.TLS = cmp.Or(a.TLS, &tls.Config{MinVersion: tls.VersionTLS12})
 	}
-	if a.Credentials != nil { // etcd's client has no function for them
+	if a.Credentials != nil {
 		user, password, err := a.Credentials(context.Background())
 		if err != nil {
 			return connect.Opened{}, err
 		}
 		config.Username, config.Password = cmp.Or(user, config.Username), password
+		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(authenticating(a.Credentials)))
 	}
 	if (config.Username == "") != (config.Password == "") {
 		return connect.Opened{}, errors.New("an etcd:// server wants a user and a password, or neither")
@@ -57,6 +61,22 @@ func openEtcd(rawURL string, a connect.Access) (connect.Opened, error) {
 		Close: func() error { return errors.Join(store.Close(), client.Close()) },
 		Probe: func(ctx context.Context) (string, error) { return probe(ctx, config) },
 	}, nil
+}
+
+// authenticating has each request for a user's token but the first, for which the client was given
+// them, ask for the credentials again: the client keeps its own, and a changed password ends all tokens.
+func authenticating(credentials func(context.Context) (username, password string, err error)) grpc.UnaryClientInterceptor {
+	var given atomic.Bool
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if r, ok := request.(*etcdserverpb.AuthenticateRequest); ok && given.Swap(true) {
+			user, password, err := credentials(ctx)
+			if err != nil {
+				return err
+			}
+			request = &etcdserverpb.AuthenticateRequest{Name: cmp.Or(user, r.Name), Password: password}
+		}
+		return next(ctx, method, request, reply, conn, options...)
+	}
 }
 
 // preface begins a connection by HTTP/2. A server answers it.

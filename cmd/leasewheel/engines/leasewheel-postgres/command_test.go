@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -30,9 +31,17 @@ import (
 
 func TestMain(m *testing.M) {
 	connect.Register(postgres)
-	patient := func() { connect.RequestTimeout = commandtest.Patience }
+	patient := func() {
+		if os.Getenv(impatient) == "" {
+			connect.RequestTimeout = commandtest.Patience
+		}
+	}
 	commandtest.Main(m, newCommand, patient, patient)
 }
+
+// impatient, set in the environment of a process that the tests start, gives its requests the
+// command's own limit, for which a server that fails is asked again.
+const impatient = "LEASEWHEEL_TEST_IMPATIENT"
 
 // onPostgres starts a server with the schema of locks, and returns the environment that names it.
 func onPostgres(t *testing.T) []string {
@@ -152,9 +161,9 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// The password of a role comes from a file or a command.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
+// onPasswords starts a server with the schema of locks that asks the role shop for its password.
+func onPasswords(t *testing.T) *pgtest.Server {
+	t.Helper()
 	pgtest.Need(t)
 	server := pgtest.Start(t)
 	require.NoError(t, pgstore.Migrate(t.Context(), server.Pool(t), pgstore.DefaultSchema))
@@ -163,6 +172,41 @@ func TestCredentials(t *testing.T) {
 	rules := filepath.Join(server.Dir(), "data", "pg_hba.conf")
 	require.NoError(t, os.WriteFile(rules, []byte("local all postgres trust\nlocal all all scram-sha-256\n"), 0o600)) // the file is there, with its owner
 	require.NoError(t, server.Restart())
+	return server
+}
+
+// What the files of a URL contain is read again for each connection: a password, or a certificate, changes
+// while a lock is held.
+func TestFilesOfTheURLRotate(t *testing.T) {
+	t.Parallel()
+	const changed = commandtest.Secret + "-2"
+	server := onPasswords(t)
+	file := commandtest.PrivateFile(t, "*:*:*:shop:"+commandtest.Secret+"\n")
+	opened, err := openPostgres("postgres:///postgres?user=shop&host="+server.Dir()+"&passfile="+file, connect.Access{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, opened.Close()) }()
+	ping := opened.Store.(interface {
+		Ping(ctx context.Context) error
+	}).Ping
+	require.NoError(t, ping(t.Context()))
+	_, err = server.Pool(t).Exec(t.Context(), "ALTER ROLE shop PASSWORD '"+changed+"'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("*:*:*:shop:"+changed+"\n"), 0o600))
+	var last error
+	require.Eventually(t, func() bool { // the pool may still have the connection that was ended
+		last = ping(t.Context())
+		return last == nil
+	}, commandtest.Patience, 10*time.Millisecond, "%v", &last)
+	require.NoError(t, os.Remove(file))
+	_, err = openPostgres("postgres:///postgres?user=shop&sslrootcert="+file+"&sslmode=verify-full&host=127.0.0.1", connect.Access{})
+	require.ErrorContains(t, err, "a file that the postgres:// URL names")
+	assert.NotContains(t, err.Error(), file)
+}
+
+// The password of a role comes from a file or a command.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	server := onPasswords(t)
 	right, wrong := commandtest.PrivateFile(t, commandtest.Secret+"\n"), commandtest.PrivateFile(t, "wrong")
 	for what, c := range map[string]struct {
 		code  int
@@ -184,11 +228,9 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The advice for a certificate that is not trusted is PostgreSQL's.
-func TestUntrusted(t *testing.T) {
-	t.Parallel()
-	web := httptest.NewTLSServer(nil) // for its certificate
-	web.Close()
+// serve starts a server that answers the request for TLS of each connection, and returns its address.
+func serve(t *testing.T, answer func(net.Conn)) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var serving sync.WaitGroup
@@ -198,15 +240,37 @@ func TestUntrusted(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.ReadFull(conn, make([]byte, 8)) // the request for TLS
-			_, _ = conn.Write([]byte("S"))
-			_ = tls.Server(conn, web.TLS).Handshake() // the client refuses
+			_, _ = io.ReadFull(conn, make([]byte, len(requestTLS)))
+			answer(conn)
 			_ = conn.Close()
 		}
 	})
-	defer serving.Wait()
-	defer listener.Close()
-	p := commandtest.Call(t, []string{"LEASEWHEEL_STORE=postgres://me@" + listener.Addr().String() + "/db?sslmode=verify-full"}, "ls")
-	assert.Equal(t, exit.Unavailable, p.Wait())
-	p.RequireOneLine("not trusted: see sslmode, sslrootcert")
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// run does not wait for what stays wrong: a certificate that is not trusted, a server without TLS.
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // for its certificate
+	web.Close()
+	secure := serve(t, func(conn net.Conn) {
+		_, _ = conn.Write([]byte("S"))
+		_ = tls.Server(conn, web.TLS).Handshake() // the client refuses
+	})
+	plain := serve(t, func(conn net.Conn) { _, _ = conn.Write([]byte("N")) })
+	for url, advice := range map[string]string{
+		secure + "/db?sslmode=verify-full":            "not trusted: see sslmode, sslrootcert",
+		plain + "/db?sslmode=require":                 "speaks no TLS: set ssl=on there",
+		plain + "," + plain + "/db?sslmode=verify-ca": "speaks no TLS: set ssl=on there",
+	} {
+		for _, args := range [][]string{{"ls"}, {"run", "a", "--", "true"}} {
+			p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=postgres://me@" + url}, args...)
+			assert.Equal(t, exit.Unavailable, p.Wait())
+			p.RequireOneLine(advice)
+		}
+	}
 }

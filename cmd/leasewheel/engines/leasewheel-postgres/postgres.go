@@ -4,6 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +25,10 @@ var postgres = connect.Engine{Schemes: []string{"postgres", "postgresql"}, TLS: 
 // schemaParameter names the schema of the locks in a URL.
 const schemaParameter = "leasewheel_schema"
 
+// hostTimeout is how long each host of a URL may take to accept a connection, unless connect_timeout names
+// that: one that hangs, as a former primary may, would otherwise keep connections from the others.
+const hostTimeout = 5 * time.Second
+
 func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	config, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
@@ -30,12 +39,19 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "leasewheel"
 	}
-	if a.Credentials != nil {
-		config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
-			user, password, err := a.Credentials(ctx)
-			c.User, c.Password = cmp.Or(user, c.User), password
-			return err
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, hostTimeout)
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		now, err := pgxpool.ParseConfig(rawURL) // with what its files contain now
+		if err != nil {
+			return withoutURL(err)
 		}
+		c.TLSConfig, c.Fallbacks, c.Password = now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks, now.ConnConfig.Password
+		if a.Credentials == nil {
+			return nil
+		}
+		user, password, err := a.Credentials(ctx)
+		c.User, c.Password = cmp.Or(user, c.User), password
+		return err
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
@@ -53,12 +69,33 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 			defer pool.Close()
 			return store.Close()
 		},
+		Probe: func(ctx context.Context) (string, error) { return probe(ctx, &config.ConnConfig.Config), nil },
 	}, nil
+}
+
+// requestTLS is the message by which a connection asks for TLS. A server without it answers N.
+const requestTLS = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
+
+// probe returns advice if the URL wants TLS of every host, and none has it.
+func probe(ctx context.Context, c *pgconn.Config) (advice string) {
+	for _, host := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...) {
+		if host.TLSConfig == nil {
+			return ""
+		}
+		first, err := connect.Greet(ctx, net.JoinHostPort(host.Host, strconv.Itoa(int(host.Port))), nil, requestTLS)
+		if err != nil || first != 'N' {
+			return ""
+		}
+	}
+	return "speaks no TLS: set ssl=on there, or another sslmode in the URL"
 }
 
 // withoutURL returns what is wrong with a URL, without any part of it: pgx hides its password alone,
 // and only where the URL has its usual form.
 func withoutURL(err error) error {
+	if file, unread := errors.AsType[*fs.PathError](err); unread {
+		return fmt.Errorf("a file that the postgres:// URL names, or one in its place, cannot be used: %w", file.Err)
+	}
 	if _, invalid := errors.AsType[*pgconn.ParseConfigError](err); invalid {
 		return errors.New("the postgres:// URL is invalid")
 	}

@@ -50,7 +50,7 @@ func (s *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.SentinelUser, "store-sentinel-user", "", "`NAME` of the user at the sentinels (redis-sentinel://)")
 	flags.StringVar(&s.SentinelPasswordFile, "store-sentinel-password-file", "", "read the sentinels' password from this `file` (redis-sentinel://)")
 	flags.StringVar(&s.CA, "store-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
-	flags.StringVar(&s.Cert, "store-cert", "", "present the client certificate in this PEM `file` (rediss://)")
+	flags.StringVar(&s.Cert, "store-cert", "", "present the client certificate in this PEM `file`, read again for each connection (rediss://)")
 	flags.StringVar(&s.Key, "store-key", "", "key of the client certificate, a PEM `file`")
 	flags.StringVar(&s.ServerName, "store-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
 	share(flags, "store", "store-file", "store-user", "store-password-file", "store-password-command", "store-sentinel-user",
@@ -253,11 +253,19 @@ func (c *ConnectionFlags) tlsConfig() (*tls.Config, error) {
 		return nil, errors.New("--store-cert and --store-key belong together")
 	}
 	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("--store-cert: %w", err)
+		if _, err := c.certificate(nil); err != nil {
+			return nil, err
 		}
-		config.Certificates = []tls.Certificate{pair}
+		config.GetClientCertificate = c.certificate
 	}
 	return config, nil
+}
+
+// certificate reads the client certificate, for each connection: it is renewed while a lock is held.
+func (c *ConnectionFlags) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("--store-cert: %w", err)
+	}
+	return &pair, nil
 }
