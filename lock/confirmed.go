@@ -115,10 +115,10 @@ func (c *confirmed) begin() {
 func (c *confirmed) sendAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	groups := make(map[string][]string)
 	if c.sends.Err() != nil { // an earlier stop has ended
 		return
 	}
+	groups := make(map[string][]string)
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		name := e.Value.(*answered).name
 		group := c.locker.group(name, driver.KindSemaphore)

@@ -316,7 +316,7 @@ func (d *Deferred) finish(err error) {
 		err = fmt.Errorf("%w; also: %w", ErrCancelled, err) // Cancel has promised that error
 	}
 	d.release()
-	d.f, d.lease, d.task.do = nil, nil, nil
+	d.f, d.own, d.lease, d.task.do = nil, nil, nil, nil
 	d.err = err
 	d.mutex.locker.deferral.leave(d)
 	close(d.done)

@@ -84,12 +84,10 @@ func TestCleanupEndsWhenConfirmed(t *testing.T) {
 		all[2].fast = 0.001 // as if its clock was set back
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		h := hold("me:1")
-		_, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		synctest.Wait()
+		granted(t, store, h)
 		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		h.Count = 0
-		_, err = store.Release(t.Context(), h)
+		_, err := store.Release(t.Context(), h)
 		require.NoError(t, err)
 		pass(10 * ttl)
 		require.Equal(t, 1, holders(all, "a"))
@@ -169,6 +167,15 @@ func held(all []*booth, names []string) (n int) {
 	return n
 }
 
+// granted acquires a hold, and returns when all nodes that answer at once have answered.
+func granted(t *testing.T, store *quorum.Store, h *driver.Hold) {
+	t.Helper()
+	answer, err := store.Acquire(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, driver.Granted, answer.Verdict)
+	synctest.Wait()
+}
+
 // A release that its caller repeats during an outage is one leftover at each node: it takes no place
 // of another's, and a node that is back gets it once.
 func TestRepeatedReleaseIsOneLeftover(t *testing.T) {
@@ -177,9 +184,7 @@ func TestRepeatedReleaseIsOneLeftover(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		h := hold("me:1")
 		h.TTL = time.Hour
-		_, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		synctest.Wait()
+		granted(t, store, h)
 		for _, b := range all[1:] {
 			b.set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		}
@@ -237,11 +242,9 @@ func TestNothingIsReleasedAgainWhereNothingWasGranted(t *testing.T) {
 				})
 				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 				h := hold("me:1")
-				_, err := store.Acquire(t.Context(), h)
-				require.NoError(t, err)
-				synctest.Wait()
+				granted(t, store, h)
 				h.Count = 0
-				_, err = store.Release(t.Context(), h)
+				_, err := store.Release(t.Context(), h)
 				require.NoError(t, err)
 				pass(time.Minute)
 				require.Equal(t, 1, releases)
@@ -283,11 +286,9 @@ func TestReleasedWhereTheClientPanicked(t *testing.T) {
 				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 				h := hold("me:1")
 				h.TTL = time.Hour
-				_, err := store.Acquire(t.Context(), h)
-				require.NoError(t, err)
-				synctest.Wait()
+				granted(t, store, h)
 				h.Count = 0
-				_, err = store.Release(t.Context(), h)
+				_, err := store.Release(t.Context(), h)
 				require.NoError(t, err)
 				require.Equal(t, 1, holders(all, "a"))
 				all[2].set(nil)

@@ -158,9 +158,7 @@ func TestShortestTimeGiven(t *testing.T) {
 		}
 		store := over(t, quorum.Config{}, stores...)
 		h := hold("me:1")
-		_, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		synctest.Wait()
+		granted(t, store, h)
 		all[2].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		items := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
 		store.Renew(t.Context(), items)

@@ -242,9 +242,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		h := hold("me:1")
-		_, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		synctest.Wait()
+		granted(t, store, h)
 		require.Equal(t, 3, holders(all, "a"))
 		all[1].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
 		h.Count = 0
@@ -288,9 +286,7 @@ func TestKeepsAHold(t *testing.T) {
 				}
 				ill(test.acquire)
 				h := hold("me:1")
-				_, err := store.Acquire(t.Context(), h)
-				require.NoError(t, err)
-				synctest.Wait() // or the release overtakes the acquisition on its way to a node, which then does not keep it
+				granted(t, store, h) // or the release overtakes the acquisition on its way to a node, which then does not keep it
 				ill(test.release)
 				h.Count, h.Keep = 0, keep
 				held, err := store.Release(t.Context(), h)
@@ -344,16 +340,13 @@ func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 		h := hold("me:1")
 		h.TTL = time.Hour
-		answer, err := store.Acquire(t.Context(), h)
-		require.NoError(t, err)
-		require.Equal(t, driver.Granted, answer.Verdict)
-		pass(time.Millisecond) // for the third node
+		granted(t, store, h)
 		for _, b := range all[:2] {
 			b.lose()
 			b.give(h.Name, "other:1", time.Hour)
 		}
 		all[2].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-		answer, err = store.Acquire(t.Context(), h)
+		answer, err := store.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.Equal(t, driver.Refused, answer.Verdict)
 		require.Equal(t, 3, holders(all, h.Name))
