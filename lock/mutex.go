@@ -22,9 +22,9 @@ type Options struct {
 	// keeps it for up to a TTL longer.
 	MaxHold time.Duration
 	// MinHold keeps the lock taken for at least this long after its grant: an earlier Unlock
-	// leaves it to expire then. So a job that is scheduled on hosts whose clocks differ by
-	// less runs once. A lock that is lost, or whose holder dies, becomes free as always. No
-	// read-write lock has it.
+	// leaves it to expire then, which waiters notice by their [Config.Poll]. So a job that is
+	// scheduled on hosts whose clocks differ by less runs once. A lock that is lost, or whose
+	// holder dies, becomes free as always. No read-write lock has it.
 	MinHold time.Duration
 	// Alive is called before each renewal, in its own goroutine. If it returns false, the
 	// lease is lost at once; if it does not return, when its time is over.
