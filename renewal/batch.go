@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -133,7 +132,7 @@ func (w *Watchdog) callRenew(b *batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.panicked("Renewer.Renew", p)
-			err = fmt.Errorf("renewal: the renewer panicked: %v", p)
+			err = &panicError{"the renewer", p}
 		}
 	}()
 	w.renewer.Renew(ctx, b.items)

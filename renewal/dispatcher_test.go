@@ -271,6 +271,50 @@ func TestRenewerThatPanics(t *testing.T) {
 	})
 }
 
+// stuck is an error whose text waits, as for a lock that the function which panicked still holds.
+type stuck struct{ until <-chan struct{} }
+
+func (s stuck) Error() string { <-s.until; return "no longer stuck" }
+
+// sticking is a store that panics with an error for a key, and renews all others.
+type sticking struct {
+	*store
+	with stuck
+}
+
+func (s sticking) Renew(ctx context.Context, items []Item) {
+	if slices.ContainsFunc(items, func(item Item) bool { return item.Key == "stuck" }) {
+		panic(s.with)
+	}
+	s.store.Renew(ctx, items)
+}
+
+// The value of a panic, whose text is a method of the user's, is not printed before it is read: the
+// leases of the request go on.
+func TestPanicThatCannotBePrinted(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		until := make(chan struct{})
+		with := stuck{until}
+		dog, err := New(sticking{b.store, with}, Config{})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		defer own.close()
+		letGo := sync.OnceFunc(func() { close(until) })
+		defer letGo()
+		leases := own.grantMany(100, "k", atOnce)
+		l := own.grant(Spec{Key: "stuck"})
+		dead := own.grant(Spec{Key: "dead", TTL: time.Hour, Alive: func() bool { panic(with) }})
+		own.lost(l, Unreachable)
+		own.allHeld(leases)
+		time.Sleep(time.Hour / 2)
+		require.ErrorIs(b, dead.Err(), ErrLost, "broken promise: it is not lost at once")
+		own.allHeld(leases)
+		letGo()
+		require.ErrorContains(b, l.Err(), "the renewer panicked: no longer stuck")
+		require.ErrorContains(b, own.isLost(dead, NotAlive), "Spec.Alive panicked: no longer stuck")
+	})
+}
+
 // The number of looks at the queues overflows, which takes an int of 32 bits some months.
 func TestLooksOverflow(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {

@@ -1,7 +1,5 @@
 package renewal
 
-import "fmt"
-
 // The holder's functions run in goroutines of their own: they may block as long as they
 // like without delaying anything else.
 
@@ -45,7 +43,7 @@ func (w *Watchdog) callAlive(l *Lease) (alive bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.panicked("Spec.Alive", p)
-			alive, err = false, fmt.Errorf("renewal: Spec.Alive panicked: %v", p)
+			alive, err = false, &panicError{"Spec.Alive", p}
 		}
 	}()
 	return l.rules.Load().alive(), nil

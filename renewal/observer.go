@@ -184,6 +184,15 @@ func (w *Watchdog) reportJump(j Jump) {
 	}
 }
 
+// panicError is a panic in a user's function. The value's text is a method of the user's, which may
+// wait, as for a lock that is still held: it is made where the error is read.
+type panicError struct {
+	what  string
+	value any
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("renewal: %s panicked: %v", e.what, e.value) }
+
 // panicked counts a panic in a user's function, and logs it.
 func (w *Watchdog) panicked(what string, p any) {
 	stack := string(debug.Stack())
