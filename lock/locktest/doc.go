@@ -42,5 +42,5 @@ package locktest
 // cmd/leasewheel compares the names with the code.
 //
 // Fleets: fleet.go, lock/locktest/internal/network/network.go.
-// Tests: fleet_test.go, process_test.go.
-// Planted: 365.
+// Tests: fleet_test.go, process_test.go, lock/locktest/internal/network/network_test.go.
+// Planted: 365, 411.

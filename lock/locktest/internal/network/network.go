@@ -69,7 +69,7 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, err
 	}
 	client, relay := net.Pipe()
-	c := &conn{Conn: client, network: n, relay: relay, server: server, ended: make(chan struct{})}
+	c := &conn{Conn: client, network: n, relay: relay, server: server, ended: make(chan struct{}), delivering: 2}
 	n.mu.Lock()
 	n.conns[c] = struct{}{}
 	dead := n.dead
@@ -192,7 +192,9 @@ type conn struct {
 	relay, server net.Conn
 	ended         chan struct{} // closed by a reset
 
-	lostRequests, lostReplies bool // guarded by the network's mutex; some were lost
+	// Guarded by the network's mutex.
+	lostRequests, lostReplies bool // some were lost
+	delivering                int  // directions in which messages may still arrive
 
 	mu    sync.Mutex
 	reset bool // guarded by mu
@@ -232,7 +234,7 @@ func (c *conn) carry(from, to net.Conn, request bool) {
 
 // deliver delivers messages in their order.
 func (c *conn) deliver(under <-chan message, to net.Conn, request bool) {
-	defer c.forget()
+	defer c.delivered()
 	defer to.Close()
 	for m := range under {
 		if d := time.Until(m.at); d > 0 && !c.pause(time.After(d)) {
@@ -261,10 +263,14 @@ func (c *conn) pause(timer <-chan time.Time) bool {
 	}
 }
 
-func (c *conn) forget() {
+// delivered records that a direction has ended. Until both have, a reset finds the connection: its
+// client may have closed it, and a request be on its way.
+func (c *conn) delivered() {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
-	delete(c.network.conns, c)
+	if c.delivering--; c.delivering == 0 {
+		delete(c.network.conns, c)
+	}
 }
 
 // end closes both ends at once.
