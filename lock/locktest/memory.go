@@ -78,11 +78,11 @@ func (m *Memory) Store(t TB) *memstore.Store {
 
 // outage has a request wait, or fail, while there is an outage.
 func (m *Memory) outage(ctx context.Context) error {
-	switch {
-	case m.disconnected.Load():
-		return fmt.Errorf("%w: %w: %w", lock.ErrUnavailable, lock.ErrNotDone, errDisconnected)
-	case !m.freezer.await(ctx.Done()):
+	if !m.disconnected.Load() && !m.freezer.await(ctx.Done()) {
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, context.Cause(ctx))
+	}
+	if m.disconnected.Load() { // perhaps during the freeze
+		return fmt.Errorf("%w: %w: %w", lock.ErrUnavailable, lock.ErrNotDone, errDisconnected)
 	}
 	return nil
 }

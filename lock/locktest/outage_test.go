@@ -99,6 +99,27 @@ func TestDisconnectAndReconnect(t *testing.T) {
 	})
 }
 
+// A request that waits for a frozen server does not arrive if its connection breaks meanwhile.
+func TestDisconnectDuringAFreeze(t *testing.T) {
+	onEachHost(t, func(t *testing.T, server host) {
+		mutex := server.Locker(t, lock.Config{}).Mutex("a")
+		server.Freeze()
+		result := make(chan error, 1)
+		go func() {
+			_, err := mutex.TryLock(t.Context())
+			result <- err
+		}()
+		synctest.Wait()
+		server.Disconnect()
+		server.Thaw()
+		require.ErrorIs(t, <-result, lock.ErrUnavailable)
+		server.Reconnect()
+		free, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, free.Unlock(t.Context()))
+	})
+}
+
 // A list of the locks of a server that is out of reach is not empty, as if there were none.
 func TestListDuringAnOutage(t *testing.T) {
 	onEachHost(t, func(t *testing.T, server host) {
