@@ -129,7 +129,7 @@ func TestSilentGroupIsProbed(t *testing.T) {
 }
 
 // A group whose leases were all lost while the store did not answer is silent until other
-// leases are renewed there.
+// leases are renewed there, or the group is forgotten.
 func TestGroupStaysSilentUntilARenewal(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		l := b.grant(Spec{Key: "k"})
@@ -144,6 +144,29 @@ func TestGroupStaysSilentUntilARenewal(t *testing.T) {
 		require.Positive(b, b.dog.Stats().Renewed)
 		require.Zero(b, b.dog.Stats().Silent)
 	})
+}
+
+// A silent group without leases is forgotten, whether the watchdog holds others or none: an alert
+// that counts it ends.
+func TestSilentGroupIsForgotten(t *testing.T) {
+	for name, beside := range map[string]bool{"Alone": false, "BesideAnother": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				b.node("silent", func(n *node) { n.refuse = errRefused })
+				l := b.grant(Spec{Key: "silent/k"})
+				groups := 0
+				if beside {
+					groups = 1
+					b.grant(Spec{Key: "other/k"})
+				}
+				<-l.Lost()
+				require.Equal(b, 1, b.dog.Stats().Silent)
+				time.Sleep(3 * groupIdle)
+				s := b.dog.Stats()
+				require.Equal(b, [2]int{groups, 0}, [2]int{s.Groups, s.Silent})
+			})
+		})
+	}
 }
 
 // awaitRequest0 waits for a request that may not take any time.

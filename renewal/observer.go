@@ -163,6 +163,7 @@ func (s *Stats) renewed(left, span time.Duration) {
 func (w *Watchdog) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.forget(w.clock.now()) // the dispatcher sleeps while no lease is held
 	s := w.stats
 	s.InFlight, s.Groups = w.inFlight, len(w.groups)
 	for _, g := range w.groups {
