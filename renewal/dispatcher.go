@@ -122,6 +122,7 @@ func (w *Watchdog) enqueue(due []*Lease, names []string) {
 	for i, l := range named {
 		w.queue(l, names[i])
 	}
+	clear(due) // else leases that have ended stay until as many others are due
 }
 
 // groupsOf appends the names of the leases' groups to names, which is empty. The renewer runs in

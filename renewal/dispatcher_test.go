@@ -13,7 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -874,4 +876,40 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 	_, err := New(nil, Config{})
 	require.ErrorContains(t, err, "renewer")
+}
+
+// A lease that has ended is released, with all that its holder has put into it, by the watchdog and
+// by the other leases.
+func TestEndedLeasesAreReleased(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		type reference struct{ _ [1 << 10]byte }
+		var all []weak.Pointer[reference]
+		grant := func(key string) *Lease {
+			ref := new(reference)
+			all = append(all, weak.Make(ref))
+			return b.grant(Spec{Key: key, Ref: ref})
+		}
+		kept := grant("kept")
+		for i := range 300 {
+			l := grant(fmt.Sprint("stopped", i))
+			time.Sleep(100 * time.Millisecond)
+			if i%2 == 0 {
+				time.AfterFunc(time.Minute, func() { assert.NoError(b, l.Stop(context.Background())) })
+			} else {
+				time.AfterFunc(time.Minute, func() { b.remove(l.Key()) })
+			}
+		}
+		time.Sleep(time.Hour)
+		require.Equal(b, 1, b.dog.Stats().Held)
+		runtime.GC()
+		runtime.GC()
+		held := 0
+		for _, p := range all {
+			if p.Value() != nil {
+				held++
+			}
+		}
+		require.Equal(b, 1, held)
+		b.stop(kept)
+	})
 }
