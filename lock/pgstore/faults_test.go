@@ -525,6 +525,23 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	examine(t, store, "listen")
 }
 
+// Where no connection for notifications can be made, waiters of any number of names leave nothing in memory.
+func TestFailedSubscriptionsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "unheard")
+	listen := s.Pool(t).Config().ConnConfig
+	listen.Database = "missing"
+	store := open(t, s, pgstore.Config{Schema: "unheard", Listen: listen})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for i := range 100 {
+		_, err := store.Subscribe(ended, hold(driver.KindMutex, fmt.Sprint(i), "client:1"), func(driver.Notice) {})
+		require.ErrorIs(t, err, driver.ErrNotDone)
+	}
+	assert.Zero(t, store.PendingNames())
+}
+
 // The connection for notifications follows the pool to another server, while the former one goes on: no
 // message would arrive on it, and the other stores would take this one for dead.
 func TestListensWhereThePoolLeads(t *testing.T) {

@@ -143,13 +143,14 @@ func (l *listener) has(b *subscription) bool {
 	return true
 }
 
-// touch has the rows of a name brought up to date. The caller holds mu.
+// touch has the rows of a name brought up to date. Without a subscription and a row it has none. The caller
+// holds mu.
 func (l *listener) touch(name string) {
+	if len(l.names[name]) == 0 && len(l.rows[name]) == 0 {
+		delete(l.changes, name)
+		return
+	}
 	l.changes[name] = true
-	l.wake()
-}
-
-func (l *listener) wake() {
 	select {
 	case l.touched <- struct{}{}:
 	default:
@@ -424,14 +425,20 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	l.changes = make(map[string]bool)
 	var more, fewer places
 	for name := range changes {
+		rows := l.rows[name]
+		if rows == nil && len(l.names[name]) > 0 {
+			rows = make(map[machine.Topic]bool)
+			l.rows[name] = rows
+		}
 		for t := range l.names[name] {
-			if !l.rows[name][t] {
+			if !rows[t] {
+				rows[t] = false // should its subscription end now, the row is removed
 				more.add(place{name, t})
 			}
 		}
-		for t := range l.rows[name] {
+		for t := range rows {
 			if l.names[name][t] == nil {
-				l.rows[name][t] = false // a subscription that begins now needs a row of its own
+				rows[t] = false // a subscription that begins now needs a row of its own
 				fewer.add(place{name, t})
 			}
 		}
@@ -448,15 +455,14 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	defer l.mu.Unlock()
 	if err != nil {
 		for name := range changes {
-			l.changes[name] = true
+			l.touch(name)
 		}
 		return err
 	}
 	for _, at := range more.all {
-		if l.rows[at.name] == nil {
-			l.rows[at.name] = make(map[machine.Topic]bool)
+		if rows := l.rows[at.name]; rows != nil { // otherwise the connection has ended
+			rows[at.Topic] = true
 		}
-		l.rows[at.name][at.Topic] = true
 	}
 	for _, at := range fewer.all {
 		if delete(l.rows[at.name], at.Topic); len(l.rows[at.name]) == 0 {
