@@ -9,7 +9,7 @@ import (
 )
 
 // sweeper removes what has ended. The stores of a schema do it together: one of them in each
-// minute, after a request.
+// minute, after a request, or as it is closed.
 type sweeper struct {
 	s     *Store
 	mu    sync.Mutex
@@ -19,6 +19,8 @@ type sweeper struct {
 
 const (
 	sweepEvery = time.Minute
+	// lastSweep bounds a sweep in Close.
+	lastSweep = time.Second
 	// keptFor is how long a row outlives its end, so that one in use is not made anew each time.
 	keptFor = time.Minute
 	// sweepPage is how many names one statement looks at: it takes some ms.
@@ -40,7 +42,12 @@ func (w *sweeper) run() {
 	w.mu.Lock()
 	w.timer = nil // a request from now on, which the sweep may miss, plans another
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.s.ending, sweepEvery/2)
+	w.sweep(sweepEvery / 2)
+}
+
+// sweep makes a sweep, which has so long.
+func (w *sweeper) sweep(most time.Duration) {
+	ctx, cancel := context.WithTimeout(w.s.ending, most)
 	defer cancel()
 	left, err := w.s.sweep(ctx, sweepEvery, keptFor)
 	if err != nil && w.s.ending.Err() == nil {
@@ -51,11 +58,15 @@ func (w *sweeper) run() {
 	}
 }
 
-// stop returns when no sweep is planned, and none begins any more.
+// stop returns when no sweep is planned, and none begins any more. It makes the one that is planned: programs
+// that live for less than sweepEvery make no other.
 func (w *sweeper) stop() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.over = true; w.timer != nil && w.timer.Stop() {
+	planned := w.timer != nil && w.timer.Stop()
+	w.over, w.timer = true, nil
+	w.mu.Unlock()
+	if planned {
+		w.sweep(lastSweep)
 		w.s.work.Done()
 	}
 }

@@ -90,6 +90,35 @@ func TestSweepWithoutUpkeep(t *testing.T) {
 	assert.Zero(t, names)
 }
 
+// Programs that live for less than a minute, as those of cron, remove what has ended, too. One of them may
+// have no time for it.
+func TestBriefProgramsSweep(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "brief")
+	exec(t, s, "INSERT INTO brief.clients VALUES ('ended', '', '', 1, '', 0, 0); INSERT INTO brief.locks VALUES ('ended', 1, NULL, 0, 0, 1, NULL, 0)")
+	pool, left := s.Pool(t), 2
+	for attempt := 0; attempt < 20 && left > 0; attempt++ {
+		store, err := pgstore.New(pool, pgstore.Config{Schema: "brief"})
+		require.NoError(t, err)
+		granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+		require.NoError(t, store.Close())
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM brief.clients) + (SELECT count(*) FROM brief.locks WHERE name = 'ended')").Scan(&left))
+		exec(t, s, "UPDATE brief.upkeep SET due = 0")
+	}
+	assert.Zero(t, left)
+}
+
+// The records of clients are removed while nothing else is used.
+func TestSweepFollowsARecord(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "recorded")
+	store := open(t, s, pgstore.Config{Schema: "recorded"})
+	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, time.Minute))
+	assert.True(t, store.SweepPlanned())
+}
+
 // A request in the middle of a sweep, which has passed its row, plans another sweep.
 func TestSweepFollowsALateRequest(t *testing.T) {
 	t.Parallel()
