@@ -173,7 +173,7 @@ func (l *listener) close() {
 func (l *listener) run() {
 	for failures := 0; l.s.ending.Err() == nil; failures++ {
 		begin := time.Now()
-		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
+		if err := protect(l.listen); err != nil && l.s.ending.Err() == nil {
 			l.fail("pgstore: the connection for notifications failed", err)
 		}
 		if time.Since(begin) > connectTimeout {
@@ -221,7 +221,7 @@ func (l *listener) listen() error {
 	defer end(nil)
 	again := l.begin(true)
 	defer l.begin(false)
-	registering.Go(func() { end(l.register(ctx, number, again)) })
+	registering.Go(func() { end(protect(func() error { return l.register(ctx, number, again) })) })
 	if former := l.number; former != 0 {
 		l.s.work.Go(func() { l.leave(former) }) // also if this connection fails meanwhile
 	}
@@ -252,7 +252,7 @@ func (l *listener) listen() error {
 func (l *listener) leave(number int64) {
 	ctx, cancel := context.WithTimeout(l.s.ending, connectTimeout)
 	defer cancel()
-	l.s.query(ctx, l.s.sql.leave, []any{number}, nil) //nolint:errcheck // see above
+	protect(func() error { return l.s.query(ctx, l.s.sql.leave, []any{number}, nil) }) //nolint:errcheck // see above
 }
 
 // connect makes a connection. Each host of the configuration has connectTimeout, and no more: one that
@@ -268,6 +268,12 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	made := false
+	defer func() {
+		if !made { // also after a panic
+			conn.Close(ctx)
+		}
+	}()
 	// The lock comes last: where a proxy shares sessions, one would be left in each.
 	if err = l.listens(ctx, conn, number); err == nil {
 		_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
@@ -275,8 +281,7 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	if err == nil {
 		err = l.lives(ctx, conn, number)
 	}
-	if err != nil {
-		conn.Close(ctx)
+	if made = err == nil; !made {
 		return nil, err
 	}
 	return conn, nil

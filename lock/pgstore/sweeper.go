@@ -49,7 +49,11 @@ func (w *sweeper) run() {
 func (w *sweeper) sweep(most time.Duration) {
 	ctx, cancel := context.WithTimeout(w.s.ending, most)
 	defer cancel()
-	left, err := w.s.sweep(ctx, sweepEvery, keptFor)
+	left := false
+	err := protect(func() (err error) {
+		left, err = w.s.sweep(ctx, sweepEvery, keptFor)
+		return err
+	})
 	if err != nil && w.s.ending.Err() == nil {
 		w.s.config.Logger.Warn("pgstore: what has ended was not removed", "error", err)
 	}
