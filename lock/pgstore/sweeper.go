@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -82,20 +83,19 @@ func (s *Store) sweep(ctx context.Context, every, kept time.Duration) (left bool
 	if err = s.query(ctx, s.sql.claim, []any{every.Milliseconds()}, func(rows pgx.Rows) error { return rows.Scan(&now) }); err != nil || now == 0 {
 		return err == nil, err
 	}
-	for after := ""; ; {
-		var last *string
-		var stay int64
-		args := []any{after, now - kept.Milliseconds(), sweepPage}
-		if err := s.query(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &stay) }); err != nil {
-			return true, err
-		}
-		if left = left || stay > 0; last == nil {
-			break
-		}
-		after = *last
-	}
 	for dead := sweepPage; dead == sweepPage && err == nil; { // the server has no room for any number of advisory locks
 		err = s.query(ctx, s.sql.forget, []any{sweepPage}, func(rows pgx.Rows) error { return rows.Scan(&dead) })
 	}
-	return left, err
+	for after := ""; ; { // last, as there may be no time for millions of names
+		var last *string
+		var stay int64
+		args := []any{after, now - kept.Milliseconds(), sweepPage}
+		if failed := s.query(ctx, s.sql.sweep, args, func(rows pgx.Rows) error { return rows.Scan(&last, &stay) }); failed != nil {
+			return true, errors.Join(err, failed)
+		}
+		if left = left || stay > 0; last == nil {
+			return left, err
+		}
+		after = *last
+	}
 }
