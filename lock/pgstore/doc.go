@@ -122,7 +122,7 @@ package pgstore
 // failover_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
-// Planted: 243, 333, 344, 399.
+// Planted: 243, 333, 344, 399, 402.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.
