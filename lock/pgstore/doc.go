@@ -85,7 +85,7 @@
 //
 // The schema has a row in locks for each name, until a minute after its end; rows in waits for
 // waiters; clients, by which an inspection knows processes; tokens of guards. One store of the
-// fleet removes each minute what has ended, by pages of a thousand names. Updates change no index
+// fleet removes each minute, or as it is closed, what has ended, by pages of a thousand names. Updates change no index
 // and leave room in their page, so that the next ones reuse it (HOT), unless a transaction is open
 // for long: then one lock falls to a fourth of its pace in 20 s. Run dumps and analyses on a replica.
 //
@@ -119,10 +119,10 @@ package pgstore
 // Planted: 240, 241, 245, 277, 357.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
-// failover_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392.
+// failover_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
-// Planted: 243, 333, 344.
+// Planted: 243, 333, 344, 399, 402.
 //
 // Fencing in transactions: guard.go. Tests: guard_test.go.
 // Planted: 242.

@@ -27,6 +27,17 @@ func notDone(err error) error {
 	return fmt.Errorf("%w: %w", err, driver.ErrNotDone)
 }
 
+// protect calls what may call functions of the user, such as a tracer of the pool, where no caller would get their
+// panic: it is an error there.
+func protect(call func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("pgstore: the client panicked: %v", value)
+		}
+	}()
+	return call()
+}
+
 // answerOf returns what an error of pgx means for a request, which is one statement.
 func answerOf(err error, sent bool) error {
 	var refusal *pgconn.PgError

@@ -40,3 +40,10 @@ func (s *Store) SetOldSnapshot(age time.Duration) { s.oldSnapshot = age }
 
 // SetProbeEvery sets how often a silent connection is tried.
 func (s *Store) SetProbeEvery(every time.Duration) { s.listener.every = every }
+
+// PendingNames returns for how many names rows of waits may have to change.
+func (s *Store) PendingNames() int {
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	return len(s.listener.changes)
+}

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -117,11 +118,22 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 	store := open(t, p.primary, pgstore.Config{Schema: "unconfirmed"}, p.reach(t), func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["application_name"] = "unconfirmed"
 	})
+	count := func(ctx context.Context, name string, op driver.CountOp, n int64) error {
+		_, err := store.Count(ctx, &driver.Count{Kind: driver.KindLatch, Name: name, Op: op, N: n, Request: fmt.Sprint(op), Keep: time.Hour})
+		return err
+	}
+	require.NoError(t, count(unhurried(t), "opened", driver.CountCreate, 1))
+	opened := false
 	requests := map[string]func(context.Context) error{
-		"latch": func(ctx context.Context) error {
-			_, err := store.Count(ctx, &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "latch", Keep: time.Hour})
+		"opened": func(ctx context.Context) error { // and then a waiter
+			if !opened {
+				opened = true
+				return count(ctx, "opened", driver.CountAdd, -1)
+			}
+			_, err := store.Acquire(ctx, hold(driver.KindLatch, "opened", "client:1"))
 			return err
 		},
+		"latch": func(ctx context.Context) error { return count(ctx, "latch", driver.CountCreate, 1) },
 		"forced": func(ctx context.Context) error {
 			_, err := store.ForceRelease(ctx, "forced")
 			return err
@@ -145,14 +157,14 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 
 	p.replica.Kill()
 	pool := p.primary.Pool(t)
-	count := func(of string) (n int) {
+	rows := func(of string) (n int) {
 		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+of).Scan(&n))
 		return n
 	}
 	waiting := func() int {
-		return count("pg_stat_activity WHERE application_name = 'unconfirmed' AND wait_event = 'SyncRep'")
+		return rows("pg_stat_activity WHERE application_name = 'unconfirmed' AND wait_event = 'SyncRep'")
 	}
-	require.Eventually(t, func() bool { return count("pg_stat_replication") == 0 }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return rows("pg_stat_replication") == 0 }, time.Minute, 5*time.Millisecond)
 	for name, request := range requests {
 		for attempt := range 2 {
 			ctx, giveUp := context.WithTimeout(t.Context(), time.Hour)

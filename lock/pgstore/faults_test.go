@@ -525,6 +525,23 @@ func TestListensInAnotherDatabase(t *testing.T) {
 	examine(t, store, "listen")
 }
 
+// Where no connection for notifications can be made, waiters of any number of names leave nothing in memory.
+func TestFailedSubscriptionsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "unheard")
+	listen := s.Pool(t).Config().ConnConfig
+	listen.Database = "missing"
+	store := open(t, s, pgstore.Config{Schema: "unheard", Listen: listen})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for i := range 100 {
+		_, err := store.Subscribe(ended, hold(driver.KindMutex, fmt.Sprint(i), "client:1"), func(driver.Notice) {})
+		require.ErrorIs(t, err, driver.ErrNotDone)
+	}
+	assert.Zero(t, store.PendingNames())
+}
+
 // The connection for notifications follows the pool to another server, while the former one goes on: no
 // message would arrive on it, and the other stores would take this one for dead.
 func TestListensWhereThePoolLeads(t *testing.T) {
@@ -658,6 +675,45 @@ func (stuck) Enabled(context.Context, slog.Level) bool { return true }
 func (s stuck) Handle(context.Context, slog.Record) error {
 	<-s.until
 	panic("a logger")
+}
+
+// contextual is a tracer that needs something of a request's context.
+type contextual struct {
+	panics atomic.Int64 // how often it does
+}
+
+type traced struct{}
+
+func (c *contextual) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	if ctx.Value(traced{}) == nil && c.panics.Add(-1) >= 0 {
+		panic("a tracer")
+	}
+	return ctx
+}
+
+func (*contextual) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A tracer that panics in a request of the store's own, as its context has no span, ends no process. What
+// failed is tried again.
+func TestTracerThatPanicsInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "traced")
+	tracer := new(contextual)
+	ctx := context.WithValue(unhurried(t), traced{}, true)
+	for panics := range int64(6) { // the first ones
+		store := open(t, s, pgstore.Config{Schema: "traced"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
+		store.SetProbeEvery(time.Millisecond)
+		tracer.panics.Store(panics)
+		_, err := store.Subscribe(ctx, hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return tracer.panics.Load() < 0 }, time.Minute, time.Millisecond)
+		require.NoError(t, store.Close())
+	}
+	store := open(t, s, pgstore.Config{Schema: "traced"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
+	tracer.panics.Store(1)
+	store.RunSweeper()
+	assert.True(t, store.SweepPlanned())
 }
 
 // A logger that blocks, and panics, costs no subscription, and delays no Close.

@@ -143,13 +143,14 @@ func (l *listener) has(b *subscription) bool {
 	return true
 }
 
-// touch has the rows of a name brought up to date. The caller holds mu.
+// touch has the rows of a name brought up to date. Without a subscription and a row it has none. The caller
+// holds mu.
 func (l *listener) touch(name string) {
+	if len(l.names[name]) == 0 && len(l.rows[name]) == 0 {
+		delete(l.changes, name)
+		return
+	}
 	l.changes[name] = true
-	l.wake()
-}
-
-func (l *listener) wake() {
 	select {
 	case l.touched <- struct{}{}:
 	default:
@@ -172,7 +173,7 @@ func (l *listener) close() {
 func (l *listener) run() {
 	for failures := 0; l.s.ending.Err() == nil; failures++ {
 		begin := time.Now()
-		if err := l.listen(); err != nil && l.s.ending.Err() == nil {
+		if err := protect(l.listen); err != nil && l.s.ending.Err() == nil {
 			l.fail("pgstore: the connection for notifications failed", err)
 		}
 		if time.Since(begin) > connectTimeout {
@@ -220,7 +221,7 @@ func (l *listener) listen() error {
 	defer end(nil)
 	again := l.begin(true)
 	defer l.begin(false)
-	registering.Go(func() { end(l.register(ctx, number, again)) })
+	registering.Go(func() { end(protect(func() error { return l.register(ctx, number, again) })) })
 	if former := l.number; former != 0 {
 		l.s.work.Go(func() { l.leave(former) }) // also if this connection fails meanwhile
 	}
@@ -251,7 +252,7 @@ func (l *listener) listen() error {
 func (l *listener) leave(number int64) {
 	ctx, cancel := context.WithTimeout(l.s.ending, connectTimeout)
 	defer cancel()
-	l.s.query(ctx, l.s.sql.leave, []any{number}, nil) //nolint:errcheck // see above
+	protect(func() error { return l.s.query(ctx, l.s.sql.leave, []any{number}, nil) }) //nolint:errcheck // see above
 }
 
 // connect makes a connection. Each host of the configuration has connectTimeout, and no more: one that
@@ -267,6 +268,12 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	made := false
+	defer func() {
+		if !made { // also after a panic
+			conn.Close(ctx)
+		}
+	}()
 	// The lock comes last: where a proxy shares sessions, one would be left in each.
 	if err = l.listens(ctx, conn, number); err == nil {
 		_, err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
@@ -274,8 +281,7 @@ func (l *listener) connect(ctx context.Context, number int64) (*pgx.Conn, error)
 	if err == nil {
 		err = l.lives(ctx, conn, number)
 	}
-	if err != nil {
-		conn.Close(ctx)
+	if made = err == nil; !made {
 		return nil, err
 	}
 	return conn, nil
@@ -424,14 +430,20 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	l.changes = make(map[string]bool)
 	var more, fewer places
 	for name := range changes {
+		rows := l.rows[name]
+		if rows == nil && len(l.names[name]) > 0 {
+			rows = make(map[machine.Topic]bool)
+			l.rows[name] = rows
+		}
 		for t := range l.names[name] {
-			if !l.rows[name][t] {
+			if !rows[t] {
+				rows[t] = false // should its subscription end now, the row is removed
 				more.add(place{name, t})
 			}
 		}
-		for t := range l.rows[name] {
+		for t := range rows {
 			if l.names[name][t] == nil {
-				l.rows[name][t] = false // a subscription that begins now needs a row of its own
+				rows[t] = false // a subscription that begins now needs a row of its own
 				fewer.add(place{name, t})
 			}
 		}
@@ -448,15 +460,14 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	defer l.mu.Unlock()
 	if err != nil {
 		for name := range changes {
-			l.changes[name] = true
+			l.touch(name)
 		}
 		return err
 	}
 	for _, at := range more.all {
-		if l.rows[at.name] == nil {
-			l.rows[at.name] = make(map[machine.Topic]bool)
+		if rows := l.rows[at.name]; rows != nil { // otherwise the connection has ended
+			rows[at.Topic] = true
 		}
-		l.rows[at.name][at.Topic] = true
 	}
 	for _, at := range fewer.all {
 		if delete(l.rows[at.name], at.Topic); len(l.rows[at.name]) == 0 {

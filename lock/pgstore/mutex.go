@@ -26,11 +26,12 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 	if err != nil {
 		return a, clock, err
 	}
-	st := &step{name: h.Name, do: func(state *machine.State, now time.Time) (sent []machine.Message) {
+	st := &step{name: h.Name}
+	st.do = func(state *machine.State, now time.Time) (sent []machine.Message) {
 		a, sent = state.AcquireProposing(now, h, token)
-		clock = now
+		clock, st.confirms = now, a.Verdict == driver.Granted
 		return sent
-	}}
+	}
 	decided := false
 	if exclusive(h.Kind) {
 		if a, clock, decided, err = s.acquire(ctx, h, token, w, st); err != nil {

@@ -132,6 +132,31 @@ func TestSubscribeWithoutARight(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
+// A subscription that fails after its row was made leaves no row, which would count as a living
+// waiter.
+func TestFailedSubscriptionLeavesNoRow(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "failed")
+	role(t, s, "a failure")
+	exec(t, s, pgstore.Grants("failed", "a failure"))
+	store := open(t, s, pgstore.Config{Schema: "failed"}, func(c *pgxpool.Config) { c.ConnConfig.User = "a failure" })
+	first, err := store.Subscribe(unhurried(t), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
+	require.NoError(t, err)
+	exec(t, s, "REVOKE DELETE ON failed.waits FROM \"a failure\"")
+	first.Close()
+	_, err = store.Subscribe(unhurried(t), hold(driver.KindMutex, "b", "client:1"), func(driver.Notice) {})
+	require.ErrorContains(t, err, "pgstore.Grants")
+	exec(t, s, pgstore.Grants("failed", "a failure"))
+	require.Eventually(t, func() bool {
+		_, err := store.Subscribe(unhurried(t), hold(driver.KindMutex, "c", "client:1"), func(driver.Notice) {})
+		return err == nil
+	}, time.Minute, 5*time.Millisecond)
+	var rows int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT count(*) FROM failed.waits WHERE name <> 'c'").Scan(&rows))
+	assert.Zero(t, rows)
+}
+
 // lines has a line that was written since the last look.
 type lines chan string
 

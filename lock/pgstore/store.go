@@ -118,14 +118,18 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Announce stores a record of the client, see [driver.Store].
 func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
-	return s.query(ctx, s.sql.announce, []any{c.ID, c.Host, c.Process, int64(c.PID), c.Label, c.Since.UnixMicro(), ttl.Milliseconds()}, nil)
+	err := s.query(ctx, s.sql.announce, []any{c.ID, c.Host, c.Process, int64(c.PID), c.Label, c.Since.UnixMicro(), ttl.Milliseconds()}, nil)
+	if err == nil {
+		s.sweeper.plan()
+	}
+	return err
 }
 
 // Close ends the store's subscriptions and its connection. Requests fail afterwards. The locks
 // end by their TTLs, except for counts without one.
 func (s *Store) Close() error {
-	s.end()
 	s.sweeper.stop()
+	s.end()
 	if s.listener != nil {
 		s.listener.close()
 	}

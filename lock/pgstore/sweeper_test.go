@@ -72,6 +72,24 @@ func TestSweepOfManyDeadStores(t *testing.T) {
 	assert.Zero(t, clients)
 }
 
+// Records and subscriptions that have ended are removed although names are not, as those of a table that no
+// sweep gets through.
+func TestSweepOfRecordsBesideNames(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "beside")
+	exec(t, s, `INSERT INTO beside.clients VALUES ('ended', '', '', 1, '', 0, 0); INSERT INTO beside.waits VALUES ('a', 0, '', 42);
+		INSERT INTO beside.locks VALUES ('a', 1, NULL, 0, 0, 1, NULL, 0);
+		CREATE FUNCTION beside.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no time'; END $$;
+		CREATE TRIGGER fail BEFORE DELETE ON beside.locks FOR EACH ROW EXECUTE FUNCTION beside.fail()`)
+	left, err := open(t, s, pgstore.Config{Schema: "beside"}).Sweep(t.Context(), time.Minute)
+	require.ErrorContains(t, err, "no time")
+	assert.True(t, left)
+	var rows int
+	require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT (SELECT count(*) FROM beside.clients) + (SELECT count(*) FROM beside.waits)").Scan(&rows))
+	assert.Zero(t, rows)
+}
+
 // What has ended is removed also without the row of upkeep.
 func TestSweepWithoutUpkeep(t *testing.T) {
 	t.Parallel()
@@ -90,15 +108,47 @@ func TestSweepWithoutUpkeep(t *testing.T) {
 	assert.Zero(t, names)
 }
 
+// Programs that live for less than a minute, as those of cron, remove what has ended, too. One of them may
+// have no time for it.
+func TestBriefProgramsSweep(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "brief")
+	exec(t, s, "INSERT INTO brief.clients VALUES ('ended', '', '', 1, '', 0, 0); INSERT INTO brief.locks VALUES ('ended', 1, NULL, 0, 0, 1, NULL, 0)")
+	pool, left := s.Pool(t), 2
+	for attempt := 0; attempt < 20 && left > 0; attempt++ {
+		store, err := pgstore.New(pool, pgstore.Config{Schema: "brief"})
+		require.NoError(t, err)
+		granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+		require.NoError(t, store.Close())
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM brief.clients) + (SELECT count(*) FROM brief.locks WHERE name = 'ended')").Scan(&left))
+		exec(t, s, "UPDATE brief.upkeep SET due = 0")
+	}
+	assert.Zero(t, left)
+}
+
+// The records of clients are removed while nothing else is used.
+func TestSweepFollowsARecord(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "recorded")
+	store := open(t, s, pgstore.Config{Schema: "recorded"})
+	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, time.Minute))
+	assert.True(t, store.SweepPlanned())
+}
+
 // A request in the middle of a sweep, which has passed its row, plans another sweep.
 func TestSweepFollowsALateRequest(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "resumed")
 	store := open(t, s, pgstore.Config{Schema: "resumed"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "resumed" })
-	exec(t, s, "UPDATE resumed.upkeep SET due = 0")
+	const number = 42_000_042 // of an advisory lock
+	exec(t, s, fmt.Sprintf(`UPDATE resumed.upkeep SET due = 0; INSERT INTO resumed.locks VALUES ('z', 1, NULL, 0, 0, 1, NULL, 0);
+		CREATE FUNCTION resumed.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(%d); RETURN OLD; END $$;
+		CREATE TRIGGER wait BEFORE DELETE ON resumed.locks FOR EACH ROW EXECUTE FUNCTION resumed.wait()`, number))
 	tx := begin(t, s.Pool(t))
-	_, err := tx.Exec(t.Context(), "LOCK TABLE resumed.clients") // the last statement of a sweep needs it
+	_, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", number)
 	require.NoError(t, err)
 	swept := make(chan struct{})
 	go func() {
