@@ -338,7 +338,7 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	return true
 }
 
-// check pings a conn that has received nothing since the last check. It closes a conn
+// check pings a conn that was made and has received nothing since the last check. It closes a conn
 // without channels, and one that left the last ping unanswered.
 func (cn *conn) check() {
 	s := cn.subscriber
@@ -355,9 +355,14 @@ func (cn *conn) check() {
 		cn.close()
 		return
 	}
-	unresponsive := cn.pinged && !cn.received.Load()
-	cn.pinged = !cn.received.Swap(false)
-	ping := cn.pinged
+	var unresponsive, ping bool
+	select {
+	case <-cn.begun:
+		unresponsive = cn.pinged && !cn.received.Load()
+		cn.pinged = !cn.received.Swap(false)
+		ping = cn.pinged
+	default: // the first request has its own time to connect
+	}
 	s.mu.Unlock()
 	switch {
 	case unresponsive:
