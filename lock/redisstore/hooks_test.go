@@ -150,3 +150,35 @@ func TestHookThatPanicsInTheBackground(t *testing.T) {
 		})
 	}
 }
+
+// A hook that panics as the connection of subscriptions breaks, or ends its goroutine, does not end
+// the process. The subscriptions go on by another connection, and the store can be closed.
+func TestHookThatPanicsAsASubscriptionBreaks(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(){"panic": hookPanics, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, admin := startServer(t)
+			client, hook := server.Client(t), &faultyHook{}
+			client.AddHook(hook)
+			store := open(t, client)
+			woken := make(chan struct{}, 10)
+			subscribe(t, store, heldFor(driver.KindMutex, 1), func(driver.Notice) { woken <- struct{}{} })
+			failed := make(chan struct{})
+			failOnce := func() {
+				hook.dial.Store(nil)
+				close(failed)
+				fail()
+			}
+			hook.dial.Store(&failOnce)
+			require.EqualValues(t, 1, admin.ClientKillByFilter(t.Context(), "type", "pubsub").Val())
+			for _, awaited := range []chan struct{}{failed, woken} { // as the channels are subscribed again
+				select {
+				case <-awaited:
+				case <-time.After(time.Minute):
+					require.Fail(t, "the subscriptions have ended")
+				}
+			}
+		})
+	}
+}

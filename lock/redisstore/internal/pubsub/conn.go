@@ -29,6 +29,9 @@ var errUnresponsive = errors.New("redisstore: the subscription connection does n
 // errUnwanted breaks a conn with a subscription that no request is for.
 var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
 
+// errPanicked breaks a conn on which a hook of the client has panicked.
+var errPanicked = errors.New("redisstore: a hook of the client panicked")
+
 // errBroken is the error of adding a channel to a conn that is broken already. There is
 // another conn for it.
 var errBroken = errors.New("redisstore: the subscription connection is closed")
@@ -43,6 +46,7 @@ type conn struct {
 	order    chan struct{}
 	sharded  bool        // the kind of all its subscriptions; constant after the first request
 	received atomic.Bool // something was received since the last check
+	locked   atomic.Bool // pubsub has closed its connection and can no longer be used, see receive
 
 	// begun is closed when there is something to read: a first request was sent, or the
 	// conn is broken.
@@ -217,7 +221,7 @@ func (cn *conn) remove(c *channel) {
 	cn.subscriber.mu.Unlock()
 	ctx, cancel := context.WithTimeout(Offline, checkEvery)
 	defer cancel()
-	if err := cn.unsubscribe(ctx, c.Name); err != nil {
+	if err := fault.Protect(func() error { return cn.unsubscribe(ctx, c.Name) }); err != nil {
 		cn.breakDown(err)
 	}
 }
@@ -266,7 +270,7 @@ var Offline = func() context.Context {
 func (cn *conn) read() {
 	<-cn.begun
 	for {
-		message, err := cn.pubsub.Receive(Offline)
+		message, err := cn.receive()
 		cn.received.Store(true)
 		if _, refusal := errors.AsType[redis.Error](err); refusal && cn.refused(fault.Classify(err)) {
 			continue
@@ -289,6 +293,25 @@ func (cn *conn) read() {
 			}
 		}
 	}
+}
+
+// receive receives one message. Before go-redis returns that the connection has failed, it tries to
+// connect anew, in vain. A hook of the client that panics then leaves a mutex of go-redis locked,
+// after the connection was closed.
+func (cn *conn) receive() (message any, err error) {
+	err = fault.Protect(func() (err error) {
+		returned := false
+		defer func() {
+			if !returned {
+				cn.locked.Store(true)
+				cn.breakDown(errPanicked) // also if this goroutine ends
+			}
+		}()
+		message, err = cn.pubsub.Receive(Offline)
+		returned = true
+		return err
+	})
+	return message, err
 }
 
 func (cn *conn) message(m *redis.Message) {
@@ -389,7 +412,7 @@ func (cn *conn) ping() error {
 		cn.subscriber.mu.Lock()
 		cn.requests = append(cn.requests, &request{kind: ping})
 		cn.subscriber.mu.Unlock()
-		return cn.pubsub.Ping(Offline)
+		return fault.Protect(func() error { return cn.pubsub.Ping(Offline) })
 	default:
 		return nil
 	}
@@ -444,7 +467,9 @@ func (cn *conn) sent() {
 	broken := cn.broken
 	cn.subscriber.mu.Unlock()
 	if broken {
-		_ = cn.pubsub.Close() // it may be closed already
+		if !cn.locked.Load() {
+			_ = cn.pubsub.Close() // it may be closed already
+		}
 		cn.begin()
 	}
 }
