@@ -29,9 +29,6 @@ var errUnresponsive = errors.New("redisstore: the subscription connection does n
 // errUnwanted breaks a conn with a subscription that no request is for.
 var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
 
-// errPanicked breaks a conn on which a hook of the client has panicked.
-var errPanicked = errors.New("redisstore: a hook of the client panicked")
-
 // errBroken is the error of adding a channel to a conn that is broken already. There is
 // another conn for it.
 var errBroken = errors.New("redisstore: the subscription connection is closed")
@@ -111,7 +108,15 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	if len(registered) == 0 {
 		return err
 	}
-	if err := fault.Protect(func() error { return cn.subscribe(ctx, registered) }); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // the goroutine ends
+			cn.breakDown(fault.ErrPanicked)
+		}
+	}()
+	err = fault.Protect(func() error { return cn.subscribe(ctx, registered) })
+	returned = true
+	if err != nil {
 		cn.breakDown(err)
 		return fault.Classify(err)
 	}
@@ -304,7 +309,7 @@ func (cn *conn) receive() (message any, err error) {
 		defer func() {
 			if !returned {
 				cn.locked.Store(true)
-				cn.breakDown(errPanicked) // also if this goroutine ends
+				cn.breakDown(fault.ErrPanicked) // also if this goroutine ends
 			}
 		}()
 		message, err = cn.pubsub.Receive(Offline)
