@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -165,6 +166,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -178,6 +180,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		leaveSilentSentinel(o)
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -191,6 +194,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -325,6 +329,20 @@ func secure(fromURL, config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.ServerName = cmp.Or(config.ServerName, fromURL.ServerName)
 	return config
+}
+
+// dialer returns what dials by TLS, and nil without TLS: then go-redis's own suffices. By TLS that
+// one ignores the context, so that a server that hangs would hold up a subscription, and Close, for
+// the whole timeout. It would also connect once more for each subscription connection that breaks.
+func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if config == nil {
+		return nil
+	}
+	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{
+		Timeout:         cmp.Or(timeout, 5*time.Second), // go-redis's default, like the following
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}}
+	return d.DialContext
 }
 
 func badURL(what string) error {

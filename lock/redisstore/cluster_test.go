@@ -309,10 +309,34 @@ func TestClusterReadersWhileASlotMoves(t *testing.T) {
 	_, err := store.Acquire(t.Context(), writer)
 	require.ErrorIs(t, err, redisstore.ErrCluster)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.NotErrorIs(t, err, driver.ErrNotDone)
 	items := renewItems(t.Context(), store, reader, other)
 	require.ErrorIs(t, items[0].Err, driver.ErrUnavailable)
+	require.NotErrorIs(t, items[0].Err, driver.ErrNotDone)
 	assert.Equal(t, renewal.Renewed, items[1].Outcome, items[1].Err)
+	move.Finish(t)
+	assert.Equal(t, renewal.Renewed, renewItems(t.Context(), store, reader)[0].Outcome)
+	assert.Equal(t, driver.Refused, asks(t, store, writer).Verdict)
+}
+
+// A master that a slot moves to has a lock before the keys of its holds. A writer that asks there
+// does not take the readers for dead.
+func TestClusterWriterWhileASlotMoves(t *testing.T) {
+	cluster := sharedCluster(t)
+	store := open(t, clusterClient(t, cluster))
+	reader, writer := heldFor(driver.KindRead, 1), heldFor(driver.KindWrite, 2)
+	reader.Name, writer.Name = "{reader}", "{reader}"
+	writer.ReadWrite.BlockReaders = time.Hour
+	require.Equal(t, driver.Granted, asks(t, store, reader).Verdict)
+	require.Equal(t, driver.Refused, asks(t, store, writer).Verdict)
+
+	from, to := cluster.Owner(t, "{reader}"), cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	move := cluster.Migrate(t, "{reader}", to)
+	move.Move(t, "{reader}", "redisson_lock_token:{reader}", "leasewheel_lock_claim:{reader}")
+	answer, err := store.Acquire(t.Context(), writer)
+	assert.ErrorIs(t, err, redisstore.ErrCluster, "%v", answer)
 	move.Finish(t)
 	assert.Equal(t, renewal.Renewed, renewItems(t.Context(), store, reader)[0].Outcome)
 	assert.Equal(t, driver.Refused, asks(t, store, writer).Verdict)

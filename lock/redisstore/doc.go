@@ -120,7 +120,7 @@ package redisstore
 // internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, internal/pubsub/random_test.go, subscriber_test.go,
 // cluster_test.go, upgrade_test.go, mute_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 408.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
@@ -136,10 +136,10 @@ package redisstore
 // deadline_test.go, serverclock_test.go, hooks_test.go.
 // Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372.
 //
-// Renewals on Redis: store.go Store.Renew(), internal/transport/renewal.go,
-// internal/lua/renew.lua, internal/lua/fence_life.lua.
+// Renewals on Redis, and requests while a cluster moves a slot: store.go Store.Renew(),
+// internal/transport/renewal.go, internal/lua/renew.lua, internal/lua/fence_life.lua, readwrite.go.
 // Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
-// Planted: 01, 02, 207, 209, 231.
+// Planted: 01, 02, 207, 209, 231, 407.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting.

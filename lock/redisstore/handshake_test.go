@@ -1,8 +1,10 @@
 package redisstore_test
 
 import (
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -54,4 +56,30 @@ func pingAt(t *testing.T, url string) error {
 	require.NoError(t, err)
 	defer store.Close()
 	return store.Ping(t.Context())
+}
+
+// A server that leaves TLS unanswered does not hold up the end of a store for the time to dial.
+func TestServerThatHangsInTLS(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	store, err := redisstore.Open("rediss://"+listener.Addr().String()+"?dial_timeout=1h", redisstore.Config{})
+	require.NoError(t, err)
+	subscribed, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := store.Subscribe(t.Context(), heldFor(driver.KindMutex, 1), func(driver.Notice) {})
+		subscribed <- err
+	}()
+	hanging, err := listener.Accept()
+	require.NoError(t, err)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		assert.NoError(t, err)
+	case <-time.After(time.Minute):
+		assert.Fail(t, "Close waits for the dial")
+	}
+	require.NoError(t, hanging.Close())
+	require.ErrorIs(t, <-subscribed, driver.ErrUnavailable)
 }

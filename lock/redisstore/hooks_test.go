@@ -110,23 +110,28 @@ func TestHookThatPanicsInABatch(t *testing.T) {
 	}
 }
 
-// A hook that panics where the store sends a request of its own makes that an error.
+// A hook that panics, or ends its goroutine, where the store sends a request of its own makes that an
+// error. The next request is sent.
 func TestHookThatPanicsInTheBackground(t *testing.T) {
 	t.Parallel()
-	fail := hookPanics
+	fail, ends := hookPanics, runtime.Goexit
+	acquires := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.Acquire(ctx, heldFor(driver.KindMutex, 1))
+		return err
+	}
+	subscribes := func(ctx context.Context, s *redisstore.Store) error {
+		_, err := s.Subscribe(ctx, heldFor(driver.KindMutex, 1), func(driver.Notice) {})
+		return err
+	}
 	for name, c := range map[string]struct {
 		set func(*faultyHook)
 		do  func(context.Context, *redisstore.Store) error
 	}{
-		"the server's clock": {func(h *faultyHook) { h.process.Store(&fail) }, func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Acquire(ctx, heldFor(driver.KindMutex, 1))
-			return err
-		}},
-		"Ping": {func(h *faultyHook) { h.process.Store(&fail) }, func(ctx context.Context, s *redisstore.Store) error { return s.Ping(ctx) }},
-		"Subscribe": {func(h *faultyHook) { h.dial.Store(&fail) }, func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Subscribe(ctx, heldFor(driver.KindMutex, 1), func(driver.Notice) {})
-			return err
-		}},
+		"the server's clock":         {func(h *faultyHook) { h.process.Store(&fail) }, acquires},
+		"the server's clock, Goexit": {func(h *faultyHook) { h.process.Store(&ends) }, acquires},
+		"Ping":                       {func(h *faultyHook) { h.process.Store(&fail) }, func(ctx context.Context, s *redisstore.Store) error { return s.Ping(ctx) }},
+		"Subscribe":                  {func(h *faultyHook) { h.dial.Store(&fail) }, subscribes},
+		"Subscribe, Goexit":          {func(h *faultyHook) { h.dial.Store(&ends) }, subscribes},
 		"List": {func(h *faultyHook) { h.process.Store(&fail) }, func(ctx context.Context, s *redisstore.Store) error {
 			for _, err := range s.List(ctx, "", func(string) bool { return true }) {
 				return err
@@ -143,10 +148,42 @@ func TestHookThatPanicsInTheBackground(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			c.set(hook)
-			require.ErrorContains(t, c.do(ctx, store), "the client panicked: a hook's")
+			require.ErrorContains(t, c.do(ctx, store), "the client panicked")
 			hook.process.Store(nil)
 			hook.dial.Store(nil)
 			require.NoError(t, c.do(ctx, store))
+		})
+	}
+}
+
+// A hook that panics as the connection of subscriptions breaks, or ends its goroutine, does not end
+// the process. The subscriptions go on by another connection, and the store can be closed.
+func TestHookThatPanicsAsASubscriptionBreaks(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(){"panic": hookPanics, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, admin := startServer(t)
+			client, hook := server.Client(t), &faultyHook{}
+			client.AddHook(hook)
+			store := open(t, client)
+			woken := make(chan struct{}, 10)
+			subscribe(t, store, heldFor(driver.KindMutex, 1), func(driver.Notice) { woken <- struct{}{} })
+			failed := make(chan struct{})
+			failOnce := func() {
+				hook.dial.Store(nil)
+				close(failed)
+				fail()
+			}
+			hook.dial.Store(&failOnce)
+			require.EqualValues(t, 1, admin.ClientKillByFilter(t.Context(), "type", "pubsub").Val())
+			for _, awaited := range []chan struct{}{failed, woken} { // as the channels are subscribed again
+				select {
+				case <-awaited:
+				case <-time.After(time.Minute):
+					require.Fail(t, "the subscriptions have ended")
+				}
+			}
 		})
 	}
 }

@@ -87,7 +87,9 @@ var write = kind{
 	handlers: readWriteHandlers,
 	acquire: func(r request) (*transport.Call, error) {
 		return newCall(writeAcquire,
-			[]key{r.at, tokenKey(r.at), claimKey(r.at)},
+			// No key has the name of the channel, so a cluster refuses the script while it moves the slot:
+			// the script looks for keys of readers, which may be on the other master.
+			[]key{r.at, tokenKey(r.at), claimKey(r.at), readWriteChannel(r.at)},
 			r.TTL.Milliseconds(), writerField(r.Owner), r.Count, r.store.fenceMillis, r.ReadWrite.BlockReaders.Milliseconds()), nil
 	},
 	answer: answer,

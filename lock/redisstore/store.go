@@ -156,7 +156,8 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a store on client. The caller closes client after the store. New sends
 // nothing. It refuses a client whose options break promises; the error names the right
-// options. [Open] makes a suitable client.
+// options. [Open] makes a suitable client. One with TLS that go-redis dials for ignores contexts as
+// it connects: then Close, and broken subscriptions, may wait for its DialTimeout.
 func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err := inspect(client); err != nil {
 		return nil, err

@@ -231,3 +231,19 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 	})
 }
+
+// A subscription connection takes as long as its caller allows, also where two of its checks
+// come before the first answer.
+func TestSubscribeOverASlowNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, wire := startNetwork(t)
+		wire.set(redistest.Fault{Delay: 2 * time.Second})
+		store := open(t, wire.client(t))
+		var woken atomic.Int32
+		subscribe(t, store, &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
+		require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 1, woken.Load())
+	})
+}

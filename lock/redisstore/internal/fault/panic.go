@@ -1,6 +1,13 @@
 package fault
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrPanicked is the error of a call of the client that has not returned, as after runtime.Goexit in
+// a user's hook.
+var ErrPanicked = errors.New("redisstore: the client panicked, or ended its goroutine")
 
 // Protect calls the client where no caller would get its panic, as one of a user's hook: the panic
 // is an error there.

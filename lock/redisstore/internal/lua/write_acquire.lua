@@ -4,6 +4,7 @@
 -- KEYS  1 the lock
 --       2 its fencing counter
 --       3 the claim of a waiting writer
+--       4 the channel, which is no key, see readwrite.go
 -- ARGV  1 the lease in ms
 --       2 the owner's field
 --       3 the holds it has once granted; more than 1 only if it has the lock already

@@ -43,6 +43,7 @@ type conn struct {
 	order    chan struct{}
 	sharded  bool        // the kind of all its subscriptions; constant after the first request
 	received atomic.Bool // something was received since the last check
+	locked   atomic.Bool // pubsub has closed its connection and can no longer be used, see receive
 
 	// begun is closed when there is something to read: a first request was sent, or the
 	// conn is broken.
@@ -107,7 +108,15 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	if len(registered) == 0 {
 		return err
 	}
-	if err := fault.Protect(func() error { return cn.subscribe(ctx, registered) }); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // the goroutine ends
+			cn.breakDown(fault.ErrPanicked)
+		}
+	}()
+	err = fault.Protect(func() error { return cn.subscribe(ctx, registered) })
+	returned = true
+	if err != nil {
 		cn.breakDown(err)
 		return fault.Classify(err)
 	}
@@ -217,7 +226,7 @@ func (cn *conn) remove(c *channel) {
 	cn.subscriber.mu.Unlock()
 	ctx, cancel := context.WithTimeout(Offline, checkEvery)
 	defer cancel()
-	if err := cn.unsubscribe(ctx, c.Name); err != nil {
+	if err := fault.Protect(func() error { return cn.unsubscribe(ctx, c.Name) }); err != nil {
 		cn.breakDown(err)
 	}
 }
@@ -266,7 +275,7 @@ var Offline = func() context.Context {
 func (cn *conn) read() {
 	<-cn.begun
 	for {
-		message, err := cn.pubsub.Receive(Offline)
+		message, err := cn.receive()
 		cn.received.Store(true)
 		if _, refusal := errors.AsType[redis.Error](err); refusal && cn.refused(fault.Classify(err)) {
 			continue
@@ -289,6 +298,25 @@ func (cn *conn) read() {
 			}
 		}
 	}
+}
+
+// receive receives one message. Before go-redis returns that the connection has failed, it tries to
+// connect anew, in vain. A hook of the client that panics then leaves a mutex of go-redis locked,
+// after the connection was closed.
+func (cn *conn) receive() (message any, err error) {
+	err = fault.Protect(func() (err error) {
+		returned := false
+		defer func() {
+			if !returned {
+				cn.locked.Store(true)
+				cn.breakDown(fault.ErrPanicked) // also if this goroutine ends
+			}
+		}()
+		message, err = cn.pubsub.Receive(Offline)
+		returned = true
+		return err
+	})
+	return message, err
 }
 
 func (cn *conn) message(m *redis.Message) {
@@ -338,7 +366,7 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	return true
 }
 
-// check pings a conn that has received nothing since the last check. It closes a conn
+// check pings a conn that was made and has received nothing since the last check. It closes a conn
 // without channels, and one that left the last ping unanswered.
 func (cn *conn) check() {
 	s := cn.subscriber
@@ -355,9 +383,14 @@ func (cn *conn) check() {
 		cn.close()
 		return
 	}
-	unresponsive := cn.pinged && !cn.received.Load()
-	cn.pinged = !cn.received.Swap(false)
-	ping := cn.pinged
+	var unresponsive, ping bool
+	select {
+	case <-cn.begun:
+		unresponsive = cn.pinged && !cn.received.Load()
+		cn.pinged = !cn.received.Swap(false)
+		ping = cn.pinged
+	default: // the first request has its own time to connect
+	}
 	s.mu.Unlock()
 	switch {
 	case unresponsive:
@@ -384,7 +417,7 @@ func (cn *conn) ping() error {
 		cn.subscriber.mu.Lock()
 		cn.requests = append(cn.requests, &request{kind: ping})
 		cn.subscriber.mu.Unlock()
-		return cn.pubsub.Ping(Offline)
+		return fault.Protect(func() error { return cn.pubsub.Ping(Offline) })
 	default:
 		return nil
 	}
@@ -439,7 +472,9 @@ func (cn *conn) sent() {
 	broken := cn.broken
 	cn.subscriber.mu.Unlock()
 	if broken {
-		_ = cn.pubsub.Close() // it may be closed already
+		if !cn.locked.Load() {
+			_ = cn.pubsub.Close() // it may be closed already
+		}
 		cn.begin()
 	}
 }

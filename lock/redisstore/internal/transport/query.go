@@ -48,14 +48,17 @@ func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Co
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	b.Go(func() {
 		defer cancel()
+		one.err = fault.ErrPanicked // unless it returns
+		defer func() {
+			q.mu.Lock()
+			q.running = nil
+			q.mu.Unlock()
+			close(one.done)
+		}()
 		one.err = fault.Protect(func() (err error) {
 			one.result, err = run(ctx)
 			return err
 		})
-		q.mu.Lock()
-		q.running = nil
-		q.mu.Unlock()
-		close(one.done)
 	})
 	return one, true
 }
