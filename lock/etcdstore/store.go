@@ -161,6 +161,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 			w.claims = wanted{owner: h.Owner, ttl: ttl}
 		case driver.Refused:
 			w.refused()
+			w.queues = h.Queue.Subscribed
 		}
 		return sent
 	})
