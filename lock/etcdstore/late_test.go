@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // withheld keeps the first write of a record on its way, from when of is set: its caller gets no answer.
@@ -53,6 +55,73 @@ func (w *withheld) arrive(t *testing.T) bool {
 		return err
 	})
 	return response.Succeeded
+}
+
+// A hold does not move to another etcd lease once a renewal has kept the former one alive: what the holder was
+// promised is the end of that.
+func TestMoveThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	for what, step := range map[string]func(s *Store, h *driver.Hold) error{
+		"a renewal": func(s *Store, h *driver.Hold) error {
+			items := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+			s.Renew(context.Background(), items)
+			return items[0].Err
+		},
+		"a further hold": func(s *Store, h *driver.Hold) error {
+			h.Count = 2
+			_, err := s.Acquire(context.Background(), h)
+			return err
+		},
+		"a release of one of two holds": func(s *Store, h *driver.Hold) error {
+			_, err := s.Release(context.Background(), h)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			testLateMove(t, step)
+		})
+	}
+}
+
+func testLateMove(t *testing.T, step func(s *Store, h *driver.Hold) error) {
+	const ttl = time.Hour
+	s, late, begin := withhold(t, fmt.Sprintf("test/%d", prefixes.Add(1)))
+	var clock atomic.Int64
+	s.clock = func() time.Duration { return time.Duration(clock.Load()) }
+	renew := func(names ...string) (items []renewal.Item) {
+		for _, name := range names {
+			items = append(items, renewal.Item{Key: name, Owner: "me:" + name, Ref: driver.KindMutex, TTL: ttl})
+		}
+		s.Renew(t.Context(), items)
+		return items
+	}
+	for _, name := range []string{"a", "b"} {
+		h := request("me:"+name, ttl)
+		h.Name = name
+		acquire(t, s, h)
+	}
+	h := request("me:a", ttl)
+	h.Count = 2
+	acquire(t, s, h)
+	h.Count = 1
+	shared := leaseOf(t, s, "a", "me:a")
+	require.Equal(t, shared, leaseOf(t, s, "b", "me:b"))
+	clock.Add(int64(ttl/2 + time.Second)) // the other hold was not renewed for so long
+	begin()
+	err := step(s, h)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, driver.ErrNotDone)
+	clock.Add(int64(ttl / 10))
+	for _, item := range renew("a", "b") {
+		require.NoError(t, item.Err)
+		require.Equal(t, renewal.Renewed, item.Outcome)
+	}
+	assert.False(t, late.arrive(t), "broken promise: the hold moved to an etcd lease that ends earlier")
+	for _, item := range renew("a", "b") {
+		assert.Equal(t, renewal.Renewed, item.Outcome, item.Err)
+		assert.Equal(t, ttl, item.Given, "one keepalive serves it again")
+	}
 }
 
 // A place in the queue of a mutex that is requested late, after the release of its owner was confirmed, is none.

@@ -227,7 +227,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 			return false, err
 		}
 	}
-	o, err := s.step(ctx, h.Name, hold{}, func(w *work) (sent []machine.Message) {
+	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
