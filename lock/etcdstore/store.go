@@ -70,7 +70,7 @@ type Store struct {
 	waits    map[clientv3.LeaseID]bool // all that it has waited by
 	sweeping bool
 	planned  time.Time            // when the latest sweep was
-	grants   map[string]time.Time // when the last note of a grant has come, by name
+	grants   map[string]time.Time // when the last note of a grant has come, by name; see granted
 	onLoss   map[int]func()
 	alarms   int // that there were
 
