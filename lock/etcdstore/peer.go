@@ -67,7 +67,7 @@ func (s *Store) watchPeers(o outcome) {
 			}
 			s.running.Go(func() {
 				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {
-					s.peerEnded(ctx, id)
+					s.peerEnded(id)
 				}
 			})
 		}
@@ -86,16 +86,16 @@ func (s *Store) forgetPeers(name string) {
 }
 
 // peerEnded releases what an ended lease has of the names that this store waits for.
-func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
+func (s *Store) peerEnded(id clientv3.LeaseID) {
 	s.mu.Lock()
-	p := s.peers[id]
-	delete(s.peers, id)
 	var names []string
-	if p != nil {
+	if p := s.peers[id]; p != nil {
+		p.stop()
+		delete(s.peers, id)
 		names = sortedKeys(p.names)
 	}
 	s.mu.Unlock()
-	s.leaseEnded(ctx, id, names)
+	s.leaseEnded(s.ctx, id, names)
 }
 
 // leaseEnded releases what an ended lease has of names, and has their waiters send requests again.

@@ -39,3 +39,30 @@ func TestHungWatchIsNotReliedOn(t *testing.T) {
 	assert.False(t, s.watched(id))
 	acquire(t, s, h)
 }
+
+// Nothing is left of the watch of a lease that has ended: while a lock is contended, one ends every few seconds.
+func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s := beside(t, holder)
+	acquire(t, holder, request("h:1", time.Hour))
+	notices := make(chan driver.Notice, 1000)
+	sub, err := s.Subscribe(t.Context(), request("me:1", time.Hour), func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	id := leaseOf(t, holder, "a", "h:1")
+	var stopped atomic.Bool
+	s.mu.Lock()
+	p := s.peers[id]
+	require.NotNil(t, p, "the lease is watched")
+	stop := p.stop
+	p.stop = func() {
+		stop()
+		stopped.Store(true)
+	}
+	s.mu.Unlock()
+	_, err = holder.client.Revoke(t.Context(), id)
+	require.NoError(t, err)
+	eventually(t, "the waiter is notified", func() bool { return len(notices) > 0 })
+	assert.True(t, stopped.Load())
+}
