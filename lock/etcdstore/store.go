@@ -113,7 +113,9 @@ func (s *Store) Close() error {
 	}
 	s.end(errClosed)
 	s.running.Wait()
+	s.mu.Lock()
 	s.endWatches()
+	s.mu.Unlock()
 	s.keeper.close()
 	if waiting != 0 { // no hold that was returned to a caller lives by it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
