@@ -568,3 +568,19 @@ func TestPermitsAgainWithoutTheirNumber(t *testing.T) {
 	n.pass(ttl / 2)
 	assert.Equal(t, driver.Granted, n.Renew(n.now, other).Verdict)
 }
+
+// A state of an unknown mode, as of a later version, is not read: its use would panic.
+func TestUnknownModes(t *testing.T) {
+	known := 0
+	for b := range 256 {
+		n := newName()
+		out := machine.Encode(n.Code)
+		out[0] = byte(b) // a varint
+		if machine.Decode(out, n.Code) {
+			known++
+			n.Inspect(n.now, driver.KindMutex)
+			n.ForceRelease(n.now)
+		}
+	}
+	assert.Equal(t, 4, known)
+}
