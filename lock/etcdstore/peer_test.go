@@ -45,6 +45,7 @@ func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	t.Parallel()
 	holder := open(t)
 	s := beside(t, holder)
+	s.waitTTL = time.Hour
 	acquire(t, holder, request("h:1", time.Hour))
 	notices := make(chan driver.Notice, 1000)
 	sub, err := s.Subscribe(t.Context(), request("me:1", time.Hour), func(n driver.Notice) { notices <- n })

@@ -101,6 +101,7 @@ func (s *Store) view(ctx context.Context, name string, change change) (outcome, 
 		}
 		w.release()
 		change(w)
+		w.state.SetToken(w.token) // what a step would grant has none
 		if len(w.unknown) == 0 {
 			return outcome{w, v.revision}, nil
 		}
