@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // A waiter does not rely on a watch that has hung for long.
@@ -66,4 +68,30 @@ func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	require.NoError(t, err)
 	eventually(t, "the waiter is notified", func() bool { return len(notices) > 0 })
 	assert.True(t, stopped.Load())
+}
+
+// A store that waits for a lock which many others have in turn watches the leases of some of them.
+func TestFormerPeersAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+	sub, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	watched := func() []clientv3.LeaseID {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return sortedKeys(s.peers)
+	}
+	for range 3 * maxPeers {
+		granted, err := s.grant(t.Context(), time.Hour)
+		require.NoError(t, err)
+		put, err := s.put(t.Context(), s.keys.lease(granted.ID), "", granted.ID)
+		require.NoError(t, err)
+		r := record{waits: []wait{{machine.Topics(h)[0], granted.ID}}}
+		s.watchPeers(outcome{&work{s: s, name: "a", record: r}, put.Header.Revision})
+		require.Contains(t, watched(), granted.ID)
+		require.LessOrEqual(t, len(watched()), 2*maxPeers)
+	}
+	sub.Close()
+	require.Empty(t, watched())
 }

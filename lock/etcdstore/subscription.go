@@ -156,7 +156,7 @@ func (b *subscription) Close() {
 	}
 	if len(all) == 0 {
 		delete(s.subs, b.name)
-		s.forgetPeers(b.name)
+		s.forgetPeers(b.name, sortedKeys(s.peers))
 	}
 	s.mu.Unlock()
 	if last {
