@@ -262,6 +262,13 @@ func (p *leases) put(h hold, l *lease, at time.Duration) {
 	p.of[h], l.holds[h] = l, at
 }
 
+// has reports whether this process has a hold.
+func (p *leases) has(h hold) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[h] != nil
+}
+
 // drop forgets a hold.
 func (p *leases) drop(h hold) {
 	p.mu.Lock()

@@ -68,7 +68,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			if t, err = s.commit(ctx, w, v, read); t.done {
 				return outcome{w, t.revision}, nil
 			} else if t.sent && err != nil {
-				if move := w.claims.other; h.owner != "" && (!move || !decided(err)) {
+				if h.owner != "" && !(decided(err) && s.leases.has(h)) { // a renewal finds out by which lease
 					s.leases.doubt(h, w.uses, at)
 				}
 				s.forget(name)

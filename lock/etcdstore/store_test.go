@@ -226,6 +226,10 @@ func TestHoldsOfAFullCluster(t *testing.T) {
 	free.Count = 0
 	_, err = s.Release(t.Context(), &free)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
+	further := *kept
+	further.Count = 2
+	_, err = s.Acquire(t.Context(), &further)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	renews := func(names ...string) {
 		t.Helper()
 		clock.Add(int64(ttl / 3))
