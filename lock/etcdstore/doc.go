@@ -86,11 +86,11 @@ package etcdstore
 //
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
-// Tests: store_test.go, death_test.go.
-// Planted: 249, 250, 331, 332, 343, 358, 378, 381.
+// Tests: store_test.go, late_test.go, death_test.go.
+// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
-// Tests: store_test.go, lease_test.go, clock_test.go, auth_test.go, faults_real_test.go, leader_real_test.go,
-// peer_real_test.go; costs: bench/peers/etcd.
-// Planted: 223, 247, 248, 251, 264, 361.
+// Tests: store_test.go, late_test.go, lease_test.go, peer_test.go, clock_test.go, auth_test.go, faults_real_test.go,
+// leader_real_test.go, peer_real_test.go; costs: bench/peers/etcd.
+// Planted: 223, 247, 248, 251, 264, 361, 403, 405, 406.

@@ -66,3 +66,28 @@ func TestListGoesOnAfterAnError(t *testing.T) {
 	assert.Equal(t, []string{"a", "c"}, names)
 	assert.Equal(t, 1, failed)
 }
+
+// The token of a lock whose holder has died is the last one that was granted, though a waiter is to have the lock.
+func TestTokenOfADeadHolder(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s, other := beside(t, holder), beside(t, holder)
+	s.waitTTL = time.Hour
+	h := request("00000001-0000-4000-8000-000000000000:1", time.Hour)
+	granted := acquire(t, holder, h)
+	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
+	waiter.Queue.Subscribed = true
+	sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
+	require.NoError(t, err)
+	defer sub.Close()
+	a, err := s.Acquire(t.Context(), waiter)
+	require.NoError(t, err)
+	require.Equal(t, driver.Refused, a.Verdict)
+	s.mu.Lock()
+	s.peers[leaseOf(t, other, "a", h.Owner)].stop() // the death is not noticed
+	s.mu.Unlock()
+	revokeAll(t, holder)
+	info, err := other.Inspect(t.Context(), "a", driver.KindMutex)
+	require.NoError(t, err)
+	assert.Equal(t, granted.Token, info.Token)
+}

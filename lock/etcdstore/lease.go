@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,7 +70,7 @@ type leases struct {
 	current map[class]*lease            // for the next holds of a TTL
 	making  map[class]*making
 	of      map[hold]*lease
-	// unknown has the leases of acquisitions that may still be applied.
+	// unknown has the leases of steps for a hold that may still be applied.
 	unknown map[hold][]*lease
 }
 
@@ -260,6 +262,13 @@ func (p *leases) put(h hold, l *lease, at time.Duration) {
 	p.of[h], l.holds[h] = l, at
 }
 
+// has reports whether this process has a hold.
+func (p *leases) has(h hold) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[h] != nil
+}
+
 // drop forgets a hold.
 func (p *leases) drop(h hold) {
 	p.mu.Lock()
@@ -283,20 +292,22 @@ func (p *leases) left(l *lease, from time.Duration) time.Duration {
 	return min(l.end-from, l.ttl)
 }
 
-// renewable returns the lease of a hold that is renewed at an instant, if the lease is to be kept
-// alive for that. It is not if another hold by it was not renewed for half of its TTL: that one
-// would end late.
+// renewable returns the lease of a hold that is renewed at an instant, if that may suffice. It does not if
+// the hold may still move to another one, which need not last as long: a step prevents that.
 func (p *leases) renewable(h hold, ttl, at time.Duration) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.of[h]
-	if l == nil || l.dead || l.ttl != ttl {
+	other := func(by *lease) bool { return by != l && !by.dead }
+	if l == nil || l.dead || l.ttl != ttl || slices.ContainsFunc(p.unknown[h], other) {
 		return nil
 	}
 	l.holds[h] = at
 	return l
 }
 
+// keepable reports whether a lease is to be kept alive. It is not if a hold by it was not renewed for half
+// of its TTL: that one would end late.
 func (p *leases) keepable(l *lease, at time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -338,16 +349,14 @@ func (p *leases) bumped(all []*lease, revision int64) {
 	}
 }
 
-// doubt records that an acquisition that was requested at an instant may still be applied, by these
+// doubt records that a step for a hold that was requested at an instant may still be applied, by these
 // leases.
 func (p *leases) doubt(h hold, by []*lease, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for known := range p.unknown { // those whose leases have ended are certain
-		if of := p.unknown[known]; !anyAlive(of) {
-			delete(p.unknown, known)
-		}
-	}
+	maps.DeleteFunc(p.unknown, func(_ hold, of []*lease) bool { // those whose leases have ended are certain
+		return !slices.ContainsFunc(of, func(l *lease) bool { return !l.dead })
+	})
 	p.unknown[h] = append(p.unknown[h], by...)
 	for _, l := range by { // so that no other hold keeps the lease alive for this one
 		if p.of[h] != l {
@@ -356,16 +365,7 @@ func (p *leases) doubt(h hold, by []*lease, at time.Duration) {
 	}
 }
 
-func anyAlive(all []*lease) bool {
-	for _, l := range all {
-		if !l.dead {
-			return true
-		}
-	}
-	return false
-}
-
-// doubtful returns the living leases by which acquisitions of a hold may still be applied.
+// doubtful returns the living leases by which steps for a hold may still be applied.
 func (p *leases) doubtful(h hold) (all []*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -379,7 +379,7 @@ func (p *leases) doubtful(h hold) (all []*lease) {
 	return all
 }
 
-// certain records that no acquisition of a hold can be applied any more.
+// certain records that no step for a hold can be applied any more.
 func (p *leases) certain(h hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,8 +10,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// maxPeers bounds how many other stores' leases a store watches for one name. The end of another one
-// is found by the waiter's next request.
+// maxPeers bounds how many other stores' leases a store watches for one name, and how many that were before
+// its waiters. The end of another one is found by the waiter's next request.
 const maxPeers = 16
 
 // peer is another store's lease, which names that this one waits for depend on.
@@ -43,18 +44,15 @@ func (s *Store) saw(life map[clientv3.LeaseID]bool, at time.Duration) {
 
 // watchPeers has this store notice when a lease ends that is before its waiters for a name.
 func (s *Store) watchPeers(o outcome) {
-	ids := o.inOrder()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs[o.name] == nil || s.closed {
 		return
 	}
-	watched := 0
+	ids := slices.DeleteFunc(o.inOrder(), func(id clientv3.LeaseID) bool { return s.waits[id] })
+	ids = ids[:min(len(ids), maxPeers)]
+	s.forgetFormerPeers(o.name, ids)
 	for _, id := range ids {
-		if s.waits[id] || watched == maxPeers {
-			continue
-		}
-		watched++
 		p := s.peers[id]
 		if p == nil {
 			ctx, stop := context.WithCancel(s.ctx)
@@ -67,7 +65,7 @@ func (s *Store) watchPeers(o outcome) {
 			}
 			s.running.Go(func() {
 				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {
-					s.peerEnded(ctx, id)
+					s.peerEnded(id)
 				}
 			})
 		}
@@ -75,9 +73,24 @@ func (s *Store) watchPeers(o outcome) {
 	}
 }
 
-// forgetPeers ends the watches of leases that concern no other name. The caller holds mu.
-func (s *Store) forgetPeers(name string) {
+// forgetFormerPeers forgets the peers that others have replaced before the waiters for a name, once they are
+// many: one that had the lock may soon have it again. The caller holds mu.
+func (s *Store) forgetFormerPeers(name string, ids []clientv3.LeaseID) {
+	var former []clientv3.LeaseID
 	for id, p := range s.peers {
+		if p.names[name] && !slices.Contains(ids, id) {
+			former = append(former, id)
+		}
+	}
+	if len(former) > maxPeers {
+		s.forgetPeers(name, former)
+	}
+}
+
+// forgetPeers ends the watches of leases that concern no other name. The caller holds mu.
+func (s *Store) forgetPeers(name string, ids []clientv3.LeaseID) {
+	for _, id := range ids {
+		p := s.peers[id]
 		if delete(p.names, name); len(p.names) == 0 {
 			p.stop()
 			delete(s.peers, id)
@@ -86,16 +99,16 @@ func (s *Store) forgetPeers(name string) {
 }
 
 // peerEnded releases what an ended lease has of the names that this store waits for.
-func (s *Store) peerEnded(ctx context.Context, id clientv3.LeaseID) {
+func (s *Store) peerEnded(id clientv3.LeaseID) {
 	s.mu.Lock()
-	p := s.peers[id]
-	delete(s.peers, id)
 	var names []string
-	if p != nil {
+	if p := s.peers[id]; p != nil {
+		p.stop()
+		delete(s.peers, id)
 		names = sortedKeys(p.names)
 	}
 	s.mu.Unlock()
-	s.leaseEnded(ctx, id, names)
+	s.leaseEnded(s.ctx, id, names)
 }
 
 // leaseEnded releases what an ended lease has of names, and has their waiters send requests again.

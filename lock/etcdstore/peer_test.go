@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // A waiter does not rely on a watch that has hung for long.
@@ -38,4 +40,58 @@ func TestHungWatchIsNotReliedOn(t *testing.T) {
 	passed.Store(int64(waitTTL))
 	assert.False(t, s.watched(id))
 	acquire(t, s, h)
+}
+
+// Nothing is left of the watch of a lease that has ended: while a lock is contended, one ends every few seconds.
+func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s := beside(t, holder)
+	s.waitTTL = time.Hour
+	acquire(t, holder, request("h:1", time.Hour))
+	notices := make(chan driver.Notice, 1000)
+	sub, err := s.Subscribe(t.Context(), request("me:1", time.Hour), func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	id := leaseOf(t, holder, "a", "h:1")
+	var stopped atomic.Bool
+	s.mu.Lock()
+	p := s.peers[id]
+	require.NotNil(t, p, "the lease is watched")
+	stop := p.stop
+	p.stop = func() {
+		stop()
+		stopped.Store(true)
+	}
+	s.mu.Unlock()
+	_, err = holder.client.Revoke(t.Context(), id)
+	require.NoError(t, err)
+	eventually(t, "the waiter is notified", func() bool { return len(notices) > 0 })
+	assert.True(t, stopped.Load())
+}
+
+// A store that waits for a lock which many others have in turn watches the leases of some of them.
+func TestFormerPeersAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
+	sub, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
+	require.NoError(t, err)
+	watched := func() []clientv3.LeaseID {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return sortedKeys(s.peers)
+	}
+	for range 3 * maxPeers {
+		granted, err := s.grant(t.Context(), time.Hour)
+		require.NoError(t, err)
+		put, err := s.put(t.Context(), s.keys.lease(granted.ID), "", granted.ID)
+		require.NoError(t, err)
+		r := record{waits: []wait{{machine.Topics(h)[0], granted.ID}}}
+		s.watchPeers(outcome{&work{s: s, name: "a", record: r}, put.Header.Revision})
+		require.Contains(t, watched(), granted.ID)
+		require.LessOrEqual(t, len(watched()), 2*maxPeers)
+	}
+	sub.Close()
+	require.Empty(t, watched())
 }

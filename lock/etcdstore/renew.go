@@ -154,7 +154,7 @@ func (s *Store) holds(item *renewal.Item, l *lease, kv *mvccpb.KeyValue) bool {
 func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.Duration) {
 	h, id := holdOf(item), hold{item.Key, item.Owner}
 	var a driver.Answer
-	o, err := s.step(ctx, item.Key, hold{}, func(w *work) []machine.Message {
+	o, err := s.step(ctx, item.Key, id, func(w *work) []machine.Message {
 		w.verify(item.Owner)
 		if a = w.state.Renew(w.now, h); a.Verdict == driver.Granted {
 			w.claims = wanted{owner: item.Owner, ttl: item.TTL.Truncate(time.Second), other: true}
@@ -171,6 +171,7 @@ func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.D
 	case driver.Granted:
 		if l := o.leaseOf(item.Owner); l != nil {
 			s.leases.put(id, l, begin)
+			s.leases.certain(id) // the record is another one than those steps found
 			item.Outcome, item.Given = renewal.Renewed, s.leases.left(l, begin)
 		}
 		return

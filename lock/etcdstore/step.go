@@ -35,7 +35,7 @@ func (o outcome) lastToken() int64 {
 
 // step makes a step on the record of a name. It compares the revision of the record as it
 // writes, so that the steps of all stores follow one another. h is the hold that a step without
-// an answer may still grant.
+// an answer may still grant, or move to another lease.
 func (s *Store) step(ctx context.Context, name string, h hold, change change) (outcome, error) {
 	at := s.clock()
 	ctx, cancel := s.bound(ctx)
@@ -68,7 +68,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			if t, err = s.commit(ctx, w, v, read); t.done {
 				return outcome{w, t.revision}, nil
 			} else if t.sent && err != nil {
-				if h.owner != "" {
+				if h.owner != "" && !(decided(err) && s.leases.has(h)) { // a renewal finds out by which lease
 					s.leases.doubt(h, w.uses, at)
 				}
 				s.forget(name)
@@ -101,6 +101,7 @@ func (s *Store) view(ctx context.Context, name string, change change) (outcome, 
 		}
 		w.release()
 		change(w)
+		w.state.SetToken(w.token) // what a step would grant has none
 		if len(w.unknown) == 0 {
 			return outcome{w, v.revision}, nil
 		}

@@ -70,7 +70,7 @@ type Store struct {
 	waits    map[clientv3.LeaseID]bool // all that it has waited by
 	sweeping bool
 	planned  time.Time            // when the latest sweep was
-	grants   map[string]time.Time // when the last note of a grant has come, by name
+	grants   map[string]time.Time // when the last note of a grant has come, by name; see granted
 	onLoss   map[int]func()
 	alarms   int // that there were
 
@@ -113,7 +113,9 @@ func (s *Store) Close() error {
 	}
 	s.end(errClosed)
 	s.running.Wait()
+	s.mu.Lock()
 	s.endWatches()
+	s.mu.Unlock()
 	s.keeper.close()
 	if waiting != 0 { // no hold that was returned to a caller lives by it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -161,6 +163,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 			w.claims = wanted{owner: h.Owner, ttl: ttl}
 		case driver.Refused:
 			w.refused()
+			w.queues = h.Queue.Subscribed
 		}
 		return sent
 	})
@@ -226,7 +229,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 			return false, err
 		}
 	}
-	o, err := s.step(ctx, h.Name, hold{}, func(w *work) (sent []machine.Message) {
+	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {

@@ -18,6 +18,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -223,6 +225,10 @@ func TestHoldsOfAFullCluster(t *testing.T) {
 	free := *left
 	free.Count = 0
 	_, err = s.Release(t.Context(), &free)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	further := *kept
+	further.Count = 2
+	_, err = s.Acquire(t.Context(), &further)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	renews := func(names ...string) {
 		t.Helper()
@@ -787,4 +793,38 @@ func TestLearner(t *testing.T) {
 		_, err := s.Release(t.Context(), &free)
 		require.NoError(t, err)
 	}
+}
+
+// So it is if the store could not write that the waiter has gone, whose process goes on: a waiter of etcd knows no
+// TTL of what is granted to it.
+func TestGrantToAWaiterThatCouldNotLeave(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	var failed atomic.Int32
+	var fails atomic.Bool
+	cut := func(ctx context.Context, called string, r, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if strings.HasSuffix(called, "/Txn") && strings.Contains(fmt.Sprint(r), holder.keys.lock("a")) && fails.Load() {
+			failed.Add(1)
+			return status.Error(codes.Internal, "the server is out of order")
+		}
+		return invoke(ctx, called, r, reply, conn, options...)
+	}
+	s := openOn(t, common(t).dial(t, grpc.WithChainUnaryInterceptor(cut)), strings.TrimSuffix(holder.keys.prefix, "//"))
+	h := request("00000001-0000-4000-8000-000000000000:1", time.Hour)
+	acquire(t, holder, h)
+	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
+	waiter.Queue.Subscribed = true
+	sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
+	require.NoError(t, err)
+	a, err := s.Acquire(t.Context(), waiter)
+	require.NoError(t, err)
+	require.Equal(t, driver.Refused, a.Verdict)
+	fails.Store(true)
+	sub.Close()
+	eventually(t, "the store has tried to write that", func() bool { return failed.Load() > 0 })
+	fails.Store(false)
+	h.Count = 0
+	_, err = holder.Release(t.Context(), h)
+	require.NoError(t, err)
+	eventually(t, "it is free", func() bool { return free(t, holder) })
 }

@@ -94,9 +94,9 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 	return err
 }
 
-// granted is called when a release may have granted the lock to an owner of this store. It has what was
-// granted released, waitTTL after the last such release, if the owner has not requested it, as
-// because its caller has gone.
+// granted is called when a release may have granted the lock to an owner of this store, or may do so to one
+// that has gone, as the record could not be tidied. It has what was granted released, waitTTL after the
+// last call, if the owner has not requested it.
 func (s *Store) granted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,22 +106,41 @@ func (s *Store) granted(name string) {
 	}
 }
 
+// expire repeats its step until that succeeds: nothing else ends what was granted, as this store keeps the
+// lease alive by which it waits.
 func (s *Store) expire(ctx context.Context, name string) {
-	for left := s.waitTTL; left > 0; {
-		backoff.Sleep(ctx, left)
+	failures := 0
+	for pause := s.waitTTL; backoff.Sleep(ctx, pause); {
 		s.mu.Lock()
-		if left = s.waitTTL - time.Since(s.grants[name]); left <= 0 || ctx.Err() != nil {
-			delete(s.grants, name)
-			left = 0
-		}
+		latest := s.grants[name]
 		s.mu.Unlock()
+		if pause = s.waitTTL - time.Since(latest); pause > 0 {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, tidyTimeout)
+		_, err := s.step(bounded, name, hold{}, func(w *work) []machine.Message {
+			w.reject(true)
+			return nil
+		})
+		cancel()
+		if err != nil {
+			pause = backoff.Pause(failures, s.waitTTL, sweepEvery)
+			failures++
+		} else if s.expired(name, latest) {
+			return
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
-	defer cancel()
-	s.step(ctx, name, hold{}, func(w *work) []machine.Message { //nolint:errcheck // the next grant has it expire
-		w.reject(true)
-		return nil
-	})
+}
+
+// expired ends the expiry of what was granted until an instant, and reports whether there is nothing newer.
+func (s *Store) expired(name string, latest time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.grants[name].Equal(latest) {
+		return false
+	}
+	delete(s.grants, name)
+	return true
 }
 
 // Close ends the subscription. The record has its topic for a moment longer.
@@ -137,14 +156,16 @@ func (b *subscription) Close() {
 	}
 	if len(all) == 0 {
 		delete(s.subs, b.name)
-		s.forgetPeers(b.name)
+		s.forgetPeers(b.name, sortedKeys(s.peers))
 	}
 	s.mu.Unlock()
 	if last {
 		s.background(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 			defer cancel()
-			s.tidy(ctx, b.name, nil) //nolint:errcheck // without it the next step for the name does it
+			if s.tidy(ctx, b.name, nil) != nil {
+				s.granted(b.name)
+			}
 		})
 	}
 }

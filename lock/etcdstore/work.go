@@ -28,6 +28,7 @@ type work struct {
 	token   int64 // the last one before the step
 	topics  []machine.Topic
 	claims  wanted
+	queues  bool     // a mutex' queue may have another place, by the lease of the store's subscription
 	bump    []*lease // leases whose requests on their way are prevented
 	uses    []*lease // leases by which the step claims something
 	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
@@ -253,6 +254,13 @@ func (w *work) settle(ctx context.Context) error {
 			use(l)
 			w.waits[i].lease = l.id
 		}
+	}
+	if w.queues {
+		l, err := w.s.waiter(ctx)
+		if err != nil {
+			return err
+		}
+		use(l)
 	}
 	return nil
 }

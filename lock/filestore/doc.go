@@ -17,7 +17,7 @@
 // driver.Hold.Keep. A store that is closed leaves its locks to their TTLs, as on every store. A
 // process that is only stopped keeps its locks for their TTLs. Stopped in the middle of a
 // request, which takes some µs, it delays the other requests for that name: they fail at their
-// deadlines, after ten seconds at most, with an error that matches driver.ErrUnavailable.
+// deadlines, without one after ten seconds, with an error that matches driver.ErrUnavailable.
 //
 // # What survives
 //

@@ -37,7 +37,7 @@ func Int[T ~int | ~int64 | ~uint8](c *Coder, v *T) {
 		return
 	}
 	n, size := binary.Varint(c.Bytes)
-	if size <= 0 {
+	if size <= 0 || int64(T(n)) != n {
 		c.Bad, c.Bytes = true, nil
 		return
 	}

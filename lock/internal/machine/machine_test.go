@@ -553,3 +553,34 @@ func TestForceRelease(t *testing.T) {
 	assert.Equal(t, "string", info.Foreign)
 	assert.Equal(t, int64(1), n.count(driver.KindSemaphore, driver.CountRead, 0, "").Count)
 }
+
+// A request for permits that its owner has, sent again after their number was deleted, ends none of others.
+func TestPermitsAgainWithoutTheirNumber(t *testing.T) {
+	n := newName()
+	n.count(driver.KindPermit, driver.CountCreate, 2, "0")
+	own, other := hold(driver.KindPermit, strings.Repeat("1", 32)), hold(driver.KindPermit, strings.Repeat("2", 32))
+	require.Equal(t, driver.Granted, n.verdict(own))
+	require.Equal(t, driver.Granted, n.verdict(other))
+	n.count(driver.KindSemaphore, driver.CountDelete, 0, "1")
+	again := n.acquire(own)
+	require.Equal(t, driver.Granted, again.Verdict)
+	assert.Equal(t, ttl, again.Lease)
+	n.pass(ttl / 2)
+	assert.Equal(t, driver.Granted, n.Renew(n.now, other).Verdict)
+}
+
+// A state of an unknown mode, as of a later version, is not read: its use would panic.
+func TestUnknownModes(t *testing.T) {
+	known := 0
+	for b := range 256 {
+		n := newName()
+		out := machine.Encode(n.Code)
+		out[0] = byte(b) // a varint
+		if machine.Decode(out, n.Code) {
+			known++
+			n.Inspect(n.now, driver.KindMutex)
+			n.ForceRelease(n.now)
+		}
+	}
+	assert.Equal(t, 4, known)
+}

@@ -100,7 +100,7 @@ func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	if s.permits.expire == nil {
 		s.permits = permits{make(map[string]end), never}
 	}
-	if s.count.ends != never {
+	if s.count.exists && s.count.ends != never {
 		s.permits.ends = max(s.count.ends, s.ms+1)
 	}
 	given := s.put(ids, h.TTL)

@@ -255,6 +255,7 @@ func (s *State) Code(c *Coder) {
 	ends := func(e *end) { Int(c, e) }
 	l := &s.lock
 	Int(c, &l.mode)
+	c.Bad = c.Bad || l.mode > writing // of a later version
 	c.Text(&l.owner)
 	Int(c, &l.holds)
 	Map(c, &l.readers, func(r *reader) { List(c, (*[]end)(r), ends) })
