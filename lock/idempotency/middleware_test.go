@@ -385,6 +385,32 @@ func TestHeadersOfAnyCase(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, post(h, "part", "body").Code)
 }
 
+// What outer handlers have set stays: each header that the handler sets not, and the parts of
+// lists, such as the cookie of a session and the origin that the reply varies by.
+func TestHeadersOfOuterHandlers(t *testing.T) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "private")
+		w.Header().Add("Vary", "Accept")
+		http.SetCookie(w, &http.Cookie{Name: "basket", Value: "7"})
+	})
+	n := 0
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Request-Id", fmt.Sprint(n))
+		w.Header().Add("Vary", "Origin")
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprint(n)})
+		h.ServeHTTP(w, r)
+	})
+	for _, n := range []string{"1", "2"} { // the reply, and its repetition
+		header := post(outer, "key", "body").Header()
+		assert.Equal(t, []string{"private"}, header["Cache-Control"])
+		assert.Equal(t, []string{n}, header["X-Request-Id"])
+		assert.Equal(t, []string{"Origin", "Accept"}, header["Vary"])
+		assert.Equal(t, []string{"session=" + n, "basket=7"}, header["Set-Cookie"])
+	}
+}
+
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
 	var calls atomic.Int32
