@@ -119,20 +119,23 @@ func TestRefusals(t *testing.T) {
 	l := locktest.New(t, patient)
 	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{MaxBody: 100}, counted(&calls))
 	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
+	limited := func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, 10) } // by an outer handler
 	broken := func(r *http.Request) { r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), brokenBody{})) }
 	for name, test := range map[string]struct {
 		key, body string
 		change    func(*http.Request)
 		want      int
+		detail    string
 	}{
-		"Missing":     {"", "body", nil, http.StatusBadRequest},
-		"Malformed":   {`"a`, "body", nil, http.StatusBadRequest},
-		"Twice":       {"k", "body", func(r *http.Request) { r.Header.Add("Idempotency-Key", "l") }, http.StatusBadRequest},
-		"BrokenBody":  {"x", "", broken, http.StatusBadRequest},
-		"LargeBody":   {"x", strings.Repeat("x", 101), nil, http.StatusRequestEntityTooLarge},
-		"OtherBody":   {"k", "other", nil, http.StatusUnprocessableEntity},
-		"OtherTarget": {"k", "body", func(r *http.Request) { r.URL.RawQuery = "shop=8" }, http.StatusUnprocessableEntity},
-		"OtherMethod": {"k", "body", func(r *http.Request) { r.Method = http.MethodPatch }, http.StatusUnprocessableEntity},
+		"Missing":     {"", "body", nil, http.StatusBadRequest, ""},
+		"Malformed":   {`"a`, "body", nil, http.StatusBadRequest, ""},
+		"Twice":       {"k", "body", func(r *http.Request) { r.Header.Add("Idempotency-Key", "l") }, http.StatusBadRequest, ""},
+		"BrokenBody":  {"x", "", broken, http.StatusBadRequest, ""},
+		"LargeBody":   {"x", strings.Repeat("x", 101), nil, http.StatusRequestEntityTooLarge, "larger than 100 bytes"},
+		"OuterLimit":  {"x", strings.Repeat("x", 11), limited, http.StatusRequestEntityTooLarge, "larger than 10 bytes"},
+		"OtherBody":   {"k", "other", nil, http.StatusUnprocessableEntity, ""},
+		"OtherTarget": {"k", "body", func(r *http.Request) { r.URL.RawQuery = "shop=8" }, http.StatusUnprocessableEntity, ""},
+		"OtherMethod": {"k", "body", func(r *http.Request) { r.Method = http.MethodPatch }, http.StatusUnprocessableEntity, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := test.change
@@ -143,6 +146,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, test.want, w.Code)
 			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, test.want))
+			assert.Contains(t, w.Body.String(), test.detail)
 		})
 	}
 	require.EqualValues(t, 1, calls.Load())
