@@ -3,7 +3,7 @@ package idempotency_test
 import (
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -52,7 +52,7 @@ func TestReplyIsThatOfTheHandler(t *testing.T) {
 	mux.Handle("/bare", handler)
 	mux.Handle("/once", wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, handler))
 	server := httptest.NewUnstartedServer(mux)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of steps that net/http refuses
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of steps that net/http refuses
 	server.Start()
 	defer server.Close()
 
