@@ -55,7 +55,7 @@ func (e *NotAcquiredError) Error() string {
 	case e.Kind == driver.KindLatch:
 		held = "the latch is closed"
 	case int(e.Kind) < len(kinds) && kinds[e.Kind].permits: // a user may have made up the kind
-		held = "too few permits are available"
+		held = "too few permits are available, or their number is not set"
 	}
 	if e.TTL > 0 {
 		held += fmt.Sprintf(" (TTL %v)", e.TTL.Round(time.Millisecond))

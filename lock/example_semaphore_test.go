@@ -31,7 +31,7 @@ func ExampleLocker_Semaphore() {
 	}
 	fmt.Println(downloads.Available(ctx))
 	// Output:
-	// true lock: "downloads" not acquired: too few permits are available
+	// true lock: "downloads" not acquired: too few permits are available, or their number is not set
 	// 3 <nil>
 }
 

@@ -172,7 +172,7 @@ func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 func TestNotAcquiredErrorNamesPermits(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit} {
 		text := (&lock.NotAcquiredError{Name: "downloads", Kind: kind}).Error()
-		assert.True(t, strings.HasSuffix(text, "too few permits are available"), text)
+		assert.True(t, strings.HasSuffix(text, "too few permits are available, or their number is not set"), text)
 	}
 	text := (&lock.NotAcquiredError{Name: "downloads", Kind: driver.KindPermit, Foreign: true}).Error()
 	assert.Contains(t, text, "another family")

@@ -59,8 +59,9 @@ package main
 // cmd/leasewheel/internal/terminal/meter.go.
 // Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
 // cmd/leasewheel/internal/root/completion_test.go,
+// cmd/leasewheel/internal/interrupt/interrupt_test.go,
 // cmd/leasewheel/internal/terminal/foreground_linux_test.go.
-// Planted: 153, 319, 346.
+// Planted: 153, 319, 327, 346.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.

@@ -36,8 +36,8 @@
 //
 // The reply is held back until the handler returns: it cannot be flushed or hijacked, and
 // [http.ResponseController] sets no deadlines. Its headers begin empty, get canonical names, and
-// replace those of the same name that an outer handler has set. Headers of one connection, such as
-// Connection, and trailers, are dropped.
+// replace those of the same name that an outer handler has set; Vary and Set-Cookie are added.
+// Headers of one connection, such as Connection, and trailers, are dropped.
 //
 // Replies of 500 and above, and 429, are sent but not stored, since they ask for a repetition; a
 // panic stores none either. Any other that is larger than [Config.MaxReply], or smaller than its
@@ -50,6 +50,6 @@ package idempotency
 // Idempotent HTTP requests: middleware.go; the header: key.go; what is stored: record.go,
 // memory.go, lock/idempotency/redisreplies/replies.go,
 // lock/idempotency/redisreplies/swap.lua; the handler's reply: reply.go.
-// Tests: middleware_test.go, key_test.go, kill_real_test.go,
+// Tests: middleware_test.go, differential_test.go, key_test.go, kill_real_test.go,
 // lock/idempotency/redisreplies/replies_test.go.
-// Planted: 252, 253, 254, 255, 286, 311, 313, 368.
+// Planted: 252, 253, 254, 255, 286, 311, 313, 326, 368.

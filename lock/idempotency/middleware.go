@@ -129,8 +129,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	unread := cmp.Or[io.ReadCloser](r.Body, http.NoBody) // a request that a program made may have none
 	body, err := io.ReadAll(http.MaxBytesReader(w, unread, int64(h.config.MaxBody)))
 	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", h.config.MaxBody))
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok { // an outer handler's limit may be the smaller one
+			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
 			return
 		}
 		problem(w, http.StatusBadRequest, "the body cannot be read")

@@ -119,20 +119,23 @@ func TestRefusals(t *testing.T) {
 	l := locktest.New(t, patient)
 	h := wrap(t, l, idempotency.NewMemory(), idempotency.Config{MaxBody: 100}, counted(&calls))
 	require.Equal(t, http.StatusOK, post(h, "k", "body").Code)
+	limited := func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, 10) } // by an outer handler
 	broken := func(r *http.Request) { r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), brokenBody{})) }
 	for name, test := range map[string]struct {
 		key, body string
 		change    func(*http.Request)
 		want      int
+		detail    string
 	}{
-		"Missing":     {"", "body", nil, http.StatusBadRequest},
-		"Malformed":   {`"a`, "body", nil, http.StatusBadRequest},
-		"Twice":       {"k", "body", func(r *http.Request) { r.Header.Add("Idempotency-Key", "l") }, http.StatusBadRequest},
-		"BrokenBody":  {"x", "", broken, http.StatusBadRequest},
-		"LargeBody":   {"x", strings.Repeat("x", 101), nil, http.StatusRequestEntityTooLarge},
-		"OtherBody":   {"k", "other", nil, http.StatusUnprocessableEntity},
-		"OtherTarget": {"k", "body", func(r *http.Request) { r.URL.RawQuery = "shop=8" }, http.StatusUnprocessableEntity},
-		"OtherMethod": {"k", "body", func(r *http.Request) { r.Method = http.MethodPatch }, http.StatusUnprocessableEntity},
+		"Missing":     {"", "body", nil, http.StatusBadRequest, ""},
+		"Malformed":   {`"a`, "body", nil, http.StatusBadRequest, ""},
+		"Twice":       {"k", "body", func(r *http.Request) { r.Header.Add("Idempotency-Key", "l") }, http.StatusBadRequest, ""},
+		"BrokenBody":  {"x", "", broken, http.StatusBadRequest, ""},
+		"LargeBody":   {"x", strings.Repeat("x", 101), nil, http.StatusRequestEntityTooLarge, "larger than 100 bytes"},
+		"OuterLimit":  {"x", strings.Repeat("x", 11), limited, http.StatusRequestEntityTooLarge, "larger than 10 bytes"},
+		"OtherBody":   {"k", "other", nil, http.StatusUnprocessableEntity, ""},
+		"OtherTarget": {"k", "body", func(r *http.Request) { r.URL.RawQuery = "shop=8" }, http.StatusUnprocessableEntity, ""},
+		"OtherMethod": {"k", "body", func(r *http.Request) { r.Method = http.MethodPatch }, http.StatusUnprocessableEntity, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := test.change
@@ -143,6 +146,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, test.want, w.Code)
 			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, test.want))
+			assert.Contains(t, w.Body.String(), test.detail)
 		})
 	}
 	require.EqualValues(t, 1, calls.Load())
@@ -383,6 +387,32 @@ func TestHeadersOfAnyCase(t *testing.T) {
 	}
 	length = "6"
 	require.Equal(t, http.StatusInternalServerError, post(h, "part", "body").Code)
+}
+
+// What outer handlers have set stays: each header that the handler sets not, and the parts of
+// lists, such as the cookie of a session and the origin that the reply varies by.
+func TestHeadersOfOuterHandlers(t *testing.T) {
+	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "private")
+		w.Header().Add("Vary", "Accept")
+		http.SetCookie(w, &http.Cookie{Name: "basket", Value: "7"})
+	})
+	n := 0
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Request-Id", fmt.Sprint(n))
+		w.Header().Add("Vary", "Origin")
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprint(n)})
+		h.ServeHTTP(w, r)
+	})
+	for _, n := range []string{"1", "2"} { // the reply, and its repetition
+		header := post(outer, "key", "body").Header()
+		assert.Equal(t, []string{"private"}, header["Cache-Control"])
+		assert.Equal(t, []string{n}, header["X-Request-Id"])
+		assert.Equal(t, []string{"Origin", "Accept"}, header["Vary"])
+		assert.Equal(t, []string{"session=" + n, "basket=7"}, header["Set-Cookie"])
+	}
 }
 
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.

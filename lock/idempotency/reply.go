@@ -89,7 +89,13 @@ func (r *reply) finish() (failed bool) {
 
 // send sends the reply.
 func (r *reply) send(w http.ResponseWriter) {
-	maps.Copy(w.Header(), r.Headers)
+	header := w.Header()
+	for name, values := range r.Headers {
+		if name == "Vary" || name == "Set-Cookie" { // lists: the outer handlers' part is true of this reply, too
+			values = slices.Concat(header[name], values)
+		}
+		header[name] = values
+	}
 	if r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
 		w.Header().Set("Content-Length", strconv.Itoa(len(r.Text)))
 	}

@@ -188,7 +188,7 @@ func (r *report) sumUpLeases(s *summary) {
 	s.promise(l.Renewals > 0, "renewals", l.Renewals, "in %s batches, %.0f each", output.Grouped(l.Batches), perBatch)
 	s.promise(l.Lost == 0, "lost", l.Lost, "")
 	s.promise(l.Told == l.Deleted && l.ToldIn <= l.ToldLimit, "deletions noticed", l.Told, "of %d, in %v; limit %v", l.Deleted, output.Round(l.ToldIn), l.ToldLimit)
-	s.promise(l.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
+	s.promise(r.frugal(), "goroutines", l.Goroutines, "with a tenth of the leases: %d", l.GoroutinesTenth)
 }
 
 func (r *report) sumUpTimer(s *summary) {

@@ -77,6 +77,22 @@ func TestDemoReportNamesEveryBrokenPromise(t *testing.T) {
 	}
 }
 
+// Connections of the processes are no growth with the leases, also where these are few.
+func TestDemoCountsGoroutinesOfConnections(t *testing.T) {
+	for _, test := range []struct {
+		processes, leases, grown int
+		kept                     bool
+	}{
+		{6, 200, 47, true}, {6, 200, 180, false}, {6, 3000, 150, true}, {6, 3000, 2700, false},
+		{64, 600, 500, true}, {64, 3000, 2700, false},
+	} {
+		r := goodReport()
+		r.Processes, r.Leases.Count, r.Leases.Goroutines = test.processes, test.leases, r.Leases.GoroutinesTenth+test.grown
+		r.judge()
+		assert.Equal(t, test.kept, len(r.Broken) == 0, "%+v: %v", test, r.Broken)
+	}
+}
+
 // A promise that stalls may have broken is listed apart from those that they cannot break,
 // and the exit code is 75.
 func TestDemoReportOfAnOverloadedMachine(t *testing.T) {

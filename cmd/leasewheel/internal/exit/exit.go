@@ -85,7 +85,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 
 // Process runs the command tree on this process's arguments and ends it.
 func Process(root *cobra.Command) {
-	interrupt.EndByQuit()
+	interrupt.EndBySignals()
 	os.Exit(Execute(root, os.Args[1:], os.Stderr))
 }
 

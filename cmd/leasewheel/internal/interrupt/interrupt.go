@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -17,20 +18,54 @@ func (e Error) Error() string { return syscall.Signal(e).String() }
 // repeatAfter is how much later a second signal ends the process: timeout(1) sends each twice.
 const repeatAfter = time.Second
 
-// quits gets SIGQUIT until a command catches it.
-var quits = make(chan os.Signal, 1)
+// endings has a channel for each signal that ends the process until a command catches it.
+var endings = struct {
+	sync.Mutex
+	channels map[syscall.Signal]chan os.Signal // nil until EndBySignals
+}{}
 
-// EndByQuit lets SIGQUIT end this process with its code in a shell, until it is caught. The runtime
-// would print all stacks and exit with 2, which is doctor's code for warnings.
-func EndByQuit() {
-	if signal.Ignored(syscall.SIGQUIT) {
+// EndBySignals lets signals end this process with their codes in a shell, unless a command catches
+// them. The runtime would exit with 2, which is doctor's code for warnings: after SIGQUIT it prints
+// all stacks, and the first process of a container outlives the others, as the kernel ignores what
+// that process does not catch.
+func EndBySignals() { endBySignals(os.Getpid()) }
+
+func endBySignals(pid int) {
+	endings.channels = map[syscall.Signal]chan os.Signal{syscall.SIGQUIT: nil}
+	if pid == 1 {
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+			endings.channels[sig] = nil
+		}
+	}
+	for sig := range endings.channels {
+		endBy(sig)
+	}
+}
+
+// endBy lets a signal end the process, if it is one of those.
+func endBy(sig syscall.Signal) {
+	endings.Lock()
+	defer endings.Unlock()
+	if c, ends := endings.channels[sig]; !ends || c != nil || signal.Ignored(sig) {
 		return
 	}
-	signal.Notify(quits, syscall.SIGQUIT)
+	c := make(chan os.Signal, 1)
+	endings.channels[sig] = c
+	signal.Notify(c, sig)
 	go func() {
-		<-quits
-		os.Exit(128 + int(syscall.SIGQUIT))
+		<-c
+		os.Exit(128 + int(sig))
 	}()
+}
+
+// survive undoes endBy.
+func survive(sig syscall.Signal) {
+	endings.Lock()
+	defer endings.Unlock()
+	if c := endings.channels[sig]; c != nil {
+		signal.Stop(c)
+		endings.channels[sig] = nil
+	}
 }
 
 // Catch relays signals to a channel. One that was ignored at the start, as under nohup(1) and in a
@@ -40,9 +75,7 @@ func Catch(to chan<- os.Signal, all ...syscall.Signal) {
 		if !signal.Ignored(sig) {
 			signal.Notify(to, sig)
 		}
-		if sig == syscall.SIGQUIT {
-			signal.Stop(quits)
-		}
+		survive(sig)
 	}
 }
 
@@ -52,16 +85,22 @@ func Context(ctx context.Context, all ...syscall.Signal) (context.Context, func(
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	Catch(signals, all...)
+	release := func() {
+		for _, sig := range all {
+			endBy(sig)
+		}
+		signal.Stop(signals)
+	}
 	go func() {
 		select {
 		case sig := <-signals:
 			cancel(Error(sig.(syscall.Signal)))
-			time.AfterFunc(repeatAfter, func() { signal.Stop(signals) })
+			time.AfterFunc(repeatAfter, release)
 		case <-ctx.Done():
 		}
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		release()
 		cancel(nil)
 	}
 }

@@ -3,10 +3,17 @@
 package interrupt
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"os/signal"
+	"strconv"
+	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -23,4 +30,41 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 	<-ctx.Done()
 	require.Equal(t, Error(unix.SIGUSR2), context.Cause(ctx))
+}
+
+// pidVariable makes TestEndsBySignals the process that gets signals, with this PID.
+const pidVariable = "LEASEWHEEL_TEST_PID"
+
+// The first process of a container ends with the code of a signal that the kernel keeps from it, rather
+// than with 2, also after a command has caught that signal. Any other process dies by it.
+func TestEndsBySignals(t *testing.T) {
+	if pid, err := strconv.Atoi(os.Getenv(pidVariable)); err == nil {
+		endBySignals(pid)
+		ctx, stop := Context(context.Background(), unix.SIGTERM)
+		_ = unix.Kill(unix.Getpid(), unix.SIGTERM)
+		<-ctx.Done()
+		stop()
+		fmt.Println("ready")
+		select {}
+	}
+	signaled := func(pid int, sig unix.Signal) syscall.WaitStatus {
+		child := exec.Command(os.Args[0], "-test.run=^TestEndsBySignals$")
+		child.Env = append(os.Environ(), fmt.Sprintf("%s=%d", pidVariable, pid))
+		stdout, err := child.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
+		line, err := bufio.NewReader(stdout).ReadString('\n')
+		assert.NoError(t, err)
+		assert.Equal(t, "ready\n", line)
+		assert.NoError(t, child.Process.Signal(sig))
+		_ = child.Wait()
+		return child.ProcessState.Sys().(syscall.WaitStatus)
+	}
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(sig) { // as SIGINT is in the background of a script
+			assert.Equal(t, 128+int(sig), signaled(1, sig).ExitStatus(), sig)
+		}
+	}
+	assert.Equal(t, unix.SIGTERM, signaled(2, unix.SIGTERM).Signal())
+	assert.Equal(t, 128+int(unix.SIGQUIT), signaled(2, unix.SIGQUIT).ExitStatus())
 }
