@@ -222,7 +222,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 		return 0, true
 	}
 	left.try++
-	return backoff.Pause(left.try, minBackoff, maxCleanupPause), false
+	return backoff.Pause(left.try, backoff.First, maxCleanupPause), false
 }
 
 func (c *cleanup) isFull(left *leftover) bool {

@@ -259,3 +259,23 @@ func TestUnavailable(t *testing.T) {
 		require.ErrorIs(t, err, errFailed, "the cause of the context")
 	})
 }
+
+// Close ends a request that is repeated, as soon as the latest repetition has returned.
+func TestCloseDuringARepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{RequestTimeout: time.Second, RetryFor: time.Hour})
+		server.Freeze()
+		defer server.Thaw()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := q.Put(t.Context(), message{ID: "a"})
+			ended <- err
+		}()
+		time.Sleep(10 * time.Second)
+		begun := time.Now()
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, <-ended, delayqueue.ErrClosed)
+		assert.LessOrEqual(t, time.Since(begun), time.Second)
+	})
+}
