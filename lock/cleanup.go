@@ -75,8 +75,6 @@ type cleanup struct {
 	cleaners pool                   // guarded by mu
 	stopped  bool                   // guarded by mu; nothing can be added
 	lost     error                  // guarded by mu; names the leftovers that stop has abandoned
-	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
-	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
@@ -151,9 +149,6 @@ func (c *cleanup) accept(left *leftover, pause time.Duration) error {
 	b.number++
 	left.backlog, c.undone[left] = b, struct{}{}
 	c.pending.begin()
-	if left.hasNoTTL() {
-		c.pendingNoTTL.begin()
-	}
 	c.plan(left, pause)
 	return nil
 }
@@ -167,9 +162,6 @@ func (c *cleanup) end(left *leftover) {
 	delete(c.undone, left)
 	if left.timer != nil {
 		left.timer.Stop()
-	}
-	if left.hasNoTTL() {
-		c.pendingNoTTL.end()
 	}
 	if left.backlog.number--; left.backlog.number == 0 {
 		delete(c.backlogs, left.backlog.group)
@@ -265,7 +257,7 @@ func (c *cleanup) stop(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	defer c.cancel()
-	if c.pendingNoTTL.wait(ctx) && c.work.wait(ctx) {
+	if c.pending.wait(ctx) && c.work.wait(ctx) {
 		return nil
 	}
 	c.cancel()
