@@ -260,6 +260,20 @@ func TestUnavailable(t *testing.T) {
 	})
 }
 
+// The server keeps milliseconds, so that a due time is rounded up: a message is never early.
+func TestDueTimeIsRoundedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, locktest.Start(t).Client(t), config{})
+		hour := time.Now().Truncate(time.Millisecond).Add(time.Hour)
+		for past, want := range map[time.Duration]time.Duration{0: 0, 1: time.Millisecond, time.Millisecond - 1: time.Millisecond} {
+			put(t, q, message{ID: past.String(), Due: hour.Add(past)})
+			info, err := q.Get(t.Context(), past.String())
+			require.NoError(t, err)
+			assert.Equal(t, want, info.Due.Sub(hour), past)
+		}
+	})
+}
+
 // Close ends a request that is repeated, as soon as the latest repetition has returned.
 func TestCloseDuringARepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
