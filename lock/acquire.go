@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // acquisition is one caller's request for one hold, from the call to its lease or error.
@@ -159,7 +160,7 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 // [Config.RequestTimeout] in all. Repeating is safe: a store grants an owner what it
 // already has.
 func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
-	err = l.withRetry(a.ctx, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
+	err = backoff.Retry(a.ctx, l.closed, l.config.RequestTimeout, transient, func(limited context.Context) (err error) {
 		g, err = a.acquire(limited)
 		for err == nil && g.Unfinished && limited.Err() == nil {
 			g, err = a.acquire(limited)

@@ -43,10 +43,9 @@ type leftover struct {
 	// given back later: the store forgets whether they were.
 	expiry time.Time
 	try    int
-	// timer postpones the next release; nil before the first time. It is none of the wheel, which
-	// its owner may stop: permits would be lost. postponed: it is pending. Guarded by cleanup.mu.
-	timer     *time.Timer
-	postponed bool
+	// timer is pending while the next release is postponed; nil before the first time. It is none
+	// of the wheel, which its owner may stop: permits would be lost. Guarded by cleanup.mu.
+	timer *time.Timer
 }
 
 // backlog counts the leftovers of one group of the store that are not done. Guarded by
@@ -76,8 +75,6 @@ type cleanup struct {
 	cleaners pool                   // guarded by mu
 	stopped  bool                   // guarded by mu; nothing can be added
 	lost     error                  // guarded by mu; names the leftovers that stop has abandoned
-	// pendingNoTTL counts the leftovers without a TTL, which stop waits for.
-	pendingNoTTL activity
 }
 
 func (c *cleanup) init(l *Locker) {
@@ -92,31 +89,17 @@ func (c *cleanup) init(l *Locker) {
 // requests with unknown outcome; zero if there are none. An error means that the hold is
 // not released; a hold that is left to its TTL is not an error.
 func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
-	left := c.newLeftover(h, unknownUntil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.stopped:
-		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
-	case c.accept(left):
-		c.cleaners.put(&left.task)
-	case left.hasNoTTL():
-		return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
-	}
-	return nil
+	return c.accept(c.newLeftover(h, unknownUntil), 0)
 }
 
 // confirm schedules another release of a hold that was just released, if a request for it
 // may still be applied.
 func (c *cleanup) confirm(h *driver.Hold, unknownUntil time.Time) {
-	if unknownUntil.IsZero() || !time.Now().Before(unknownUntil.Add(driver.MaxLateness)) {
+	if unknownUntil.IsZero() { // as after nearly every Unlock
 		return
 	}
-	left := c.newLeftover(h, unknownUntil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.stopped && c.accept(left) {
-		c.postpone(left, time.Until(left.final))
+	if pause := time.Until(unknownUntil.Add(driver.MaxLateness)); pause > 0 {
+		_ = c.accept(c.newLeftover(h, unknownUntil), pause) // the hold was released
 	}
 }
 
@@ -129,16 +112,21 @@ func (c *cleanup) newLeftover(h *driver.Hold, unknownUntil time.Time) *leftover 
 	left.expiry = left.final.Add(h.TTL)
 	left.hold.Count = 0
 	left.task.init(h.Name, h.Kind, func() { c.clean(left) })
-	left.task.group = c.locker.group(h.Name, h.Kind)
 	return left
 }
 
 // hasNoTTL reports whether the store never drops the hold by itself.
 func (l *leftover) hasNoTTL() bool { return kinds[l.hold.Kind].endless }
 
-// accept counts a leftover, or returns false if its group has too many. The caller holds mu.
-func (c *cleanup) accept(left *leftover) bool {
-	group, most := left.task.group, maxCleanups
+// accept counts a leftover, and releases it after the pause. It rejects one of a group that has
+// too many; see add for the error.
+func (c *cleanup) accept(left *leftover, pause time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return fmt.Errorf("%w: the locker is closed", ErrNotRepeated)
+	}
+	group, most := c.locker.group(left.hold.Name, left.hold.Kind), maxCleanups
 	b := c.backlogs[group]
 	if b == nil {
 		b = &backlog{group: group}
@@ -152,16 +140,17 @@ func (c *cleanup) accept(left *leftover) bool {
 			c.warn(left, "too many holds wait to be released; further ones are left to their TTL, if any", nil)
 		}
 		b.full = true
-		return false
+		if left.hasNoTTL() {
+			return fmt.Errorf("%w: %d releases wait already; release it again once the store answers", ErrNotRepeated, maxNoTTL)
+		}
+		return nil
 	}
 	b.full = b.full && b.number > maxCleanups/2
 	b.number++
 	left.backlog, c.undone[left] = b, struct{}{}
 	c.pending.begin()
-	if left.hasNoTTL() {
-		c.pendingNoTTL.begin()
-	}
-	return true
+	c.plan(left, pause)
+	return nil
 }
 
 // end ends the count of a leftover, once: abandon may have ended it before. The caller
@@ -171,22 +160,13 @@ func (c *cleanup) end(left *leftover) {
 		return
 	}
 	delete(c.undone, left)
-	if left.postponed {
+	if left.timer != nil {
 		left.timer.Stop()
-		left.postponed = false
-	}
-	if left.hasNoTTL() {
-		c.pendingNoTTL.end()
 	}
 	if left.backlog.number--; left.backlog.number == 0 {
 		delete(c.backlogs, left.backlog.group)
 	}
 	c.pending.end()
-}
-
-// goesOn reports whether the leftover may be released again. The caller holds mu.
-func (c *cleanup) goesOn(left *leftover) bool {
-	return !c.stopped || left.hasNoTTL() && c.ctx.Err() == nil
 }
 
 // clean releases a leftover, and plans its next release unless that was the last.
@@ -195,10 +175,10 @@ func (c *cleanup) clean(left *leftover) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if done || !c.goesOn(left) {
+		if done {
 			c.end(left)
 		} else {
-			c.postpone(left, pause)
+			c.plan(left, pause)
 		}
 	}()
 	pause, done = c.release(left)
@@ -234,7 +214,7 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 		return 0, true
 	}
 	left.try++
-	return backoff.Pause(left.try, minBackoff, maxCleanupPause), false
+	return backoff.Pause(left.try, backoff.First, maxCleanupPause), false
 }
 
 func (c *cleanup) isFull(left *leftover) bool {
@@ -243,28 +223,20 @@ func (c *cleanup) isFull(left *leftover) bool {
 	return left.backlog.full
 }
 
-// postpone releases the leftover after the pause. The caller holds mu.
-func (c *cleanup) postpone(left *leftover, pause time.Duration) {
-	left.postponed = true
-	if left.timer == nil {
-		left.timer = time.AfterFunc(pause, func() { c.resume(left) })
-	} else {
-		left.timer.Reset(pause)
-	}
-}
-
-// resume queues a postponed leftover.
-func (c *cleanup) resume(left *leftover) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !left.postponed {
-		return // stop has ended it
-	}
-	left.postponed = false
-	if c.goesOn(left) {
-		c.cleaners.put(&left.task)
-	} else {
+// plan releases the leftover after the pause, or ends it if it is not to be released again. The
+// caller holds mu.
+func (c *cleanup) plan(left *leftover, pause time.Duration) {
+	switch {
+	case c.stopped && (!left.hasNoTTL() || c.ctx.Err() != nil):
 		c.end(left)
+	case pause > 0:
+		left.timer = time.AfterFunc(pause, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.plan(left, 0)
+		})
+	default:
+		c.cleaners.put(&left.task)
 	}
 }
 
@@ -279,13 +251,13 @@ func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
 	for left := range c.undone {
-		if left.postponed && !left.hasNoTTL() {
+		if !left.hasNoTTL() && left.timer != nil && left.timer.Stop() {
 			c.end(left)
 		}
 	}
 	c.mu.Unlock()
 	defer c.cancel()
-	if c.pendingNoTTL.wait(ctx) && c.work.wait(ctx) {
+	if c.pending.wait(ctx) && c.work.wait(ctx) {
 		return nil
 	}
 	c.cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // counted is a handle on one count: a latch's, or that of a semaphore's permits.
@@ -84,7 +85,7 @@ func (c *counted) count(ctx context.Context, r driver.Count) (reply driver.Count
 	if r.Op != driver.CountRead {
 		r.Request = l.nextID()
 	}
-	err = l.withRetry(ctx, l.countFor(r.Op), l.repeats, func(ctx context.Context) (err error) {
+	err = backoff.Retry(ctx, l.closed, l.countFor(r.Op), l.repeats, func(ctx context.Context) (err error) {
 		bounded, cancel := l.bound(ctx, r.Keep)
 		defer cancel()
 		reply, err = counter.Count(bounded, &r)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 const (
@@ -35,11 +37,12 @@ type deferral struct {
 func (f *deferral) init(l *Locker) {
 	f.locker, f.slots, f.functions = l, l.config.MaxRunning, make(map[*Deferred]struct{})
 	always := func(limit int) func() int { return func() int { return limit } }
+	one := func(string, driver.Kind) string { return "" } // for what sends no requests
 	starting := func() int { return f.slots - f.runners.tasks - f.accepting }
 	f.starters = pool{group: l.group, limit: starting}
 	f.requesters = pool{group: l.group, limit: always(maxRequesters)}
-	f.accepters = pool{limit: always(maxAccepters)}
-	f.runners = pool{limit: func() int { return f.slots }, freed: f.starters.resume}
+	f.accepters = pool{group: one, limit: always(maxAccepters)}
+	f.runners = pool{group: one, limit: func() int { return f.slots }, freed: f.starters.resume}
 	for _, p := range []*pool{&f.starters, &f.requesters, &f.accepters, &f.runners} {
 		p.mu, p.begin = &l.mu, l.active.Go
 	}

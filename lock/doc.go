@@ -85,11 +85,12 @@ package lock
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
 //
-// Retries of failed requests: backoff.go Locker.withRetry() for acquire.go
-// Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go; of
-// a waiter run.go queue.failed(), outage.next(), queue.go queue.begin(); request.go
-// request.release(); all these by backoff.go pauseAfter(); cleanup.go cleanup.release().
-// Tests: faults_test.go, cleanup_test.go.
+// Retries of failed requests: lock/internal/backoff/backoff.go Retry() for acquire.go
+// Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go,
+// lock/delayqueue/script.go Queue.ask(); of a waiter run.go queue.failed(), outage.next(),
+// queue.go queue.begin(); request.go request.release(); lock/quorum/cleanup.go backlog.run();
+// all these by lock/internal/backoff/backoff.go After(); cleanup.go cleanup.release().
+// Tests: faults_test.go, cleanup_test.go, lock/delayqueue/faults_test.go.
 // Planted: 24.
 //
 // Pauses between retries, and between attempts at a message (lock/delayqueue/backoff.go):
@@ -97,9 +98,8 @@ package lock
 // Tests: lock/internal/backoff/backoff_test.go.
 //
 // Retries elsewhere: renewal/batch.go Watchdog.retry(), renewal/group.go
-// lane.notAnswered(); lock/quorum/cleanup.go cleanupPause(), backlog.run();
-// lock/delayqueue/script.go Queue.ask(), lock/delayqueue/worker.go worker.pause(),
-// worker.subscribe(), lock/delayqueue/handle.go worker.settle();
+// lane.notAnswered(); lock/delayqueue/worker.go worker.pause(), worker.subscribe(),
+// lock/delayqueue/handle.go worker.settle();
 // lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/request.go
 // Transport.runOne(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
@@ -114,8 +114,8 @@ package lock
 // Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199.
 //
-// How long a call takes: request.go limit, Locker.requestBy(), backoff.go
-// Locker.withRetry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
+// How long a call takes: request.go limit, Locker.requestBy(),
+// lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.ask(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
 // Tests: lock/locktest/bounds_test.go, limit_test.go.

@@ -30,6 +30,9 @@ var (
 	ErrCancelled        = errors.New("lock: the deferred function was cancelled")
 )
 
+// transient reports whether an error may disappear by itself.
+func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
+
 // LostError describes the loss of a lease: which one, and why.
 type LostError = renewal.LostError
 

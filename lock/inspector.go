@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // inspector returns the store as a [driver.Inspector], or an error if it is none.
@@ -52,7 +53,7 @@ func (l *Locker) withInspector(ctx context.Context, name string,
 		return driver.Info{}, err
 	}
 	var info driver.Info
-	err = l.withRetry(ctx, l.retryFor(), again, func(ctx context.Context) (err error) {
+	err = backoff.Retry(ctx, l.closed, l.retryFor(), again, func(ctx context.Context) (err error) {
 		bounded, cancel := context.WithTimeout(ctx, l.config.RequestTimeout)
 		defer cancel()
 		info, err = ask(store, bounded, name)

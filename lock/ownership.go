@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 	"github.com/leasewheel/leasewheel/renewal"
 )
@@ -113,7 +114,7 @@ func (o *ownership) reacquire(a acquisition) (lease *Lease, err error) {
 	if a.wait {
 		limit = forever // waitCtx bounds it
 	}
-	err = o.locker.withRetry(a.waitCtx, limit, transient, func(limited context.Context) (err error) {
+	err = backoff.Retry(a.waitCtx, o.locker.closed, limit, transient, func(limited context.Context) (err error) {
 		once := a
 		if !once.wait {
 			once.ctx = limited

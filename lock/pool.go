@@ -13,7 +13,7 @@ import (
 type pool struct {
 	mu    *sync.Mutex                                // guards the pool and its tasks
 	limit func() int                                 // on the goroutines of one group; called with mu
-	group func(name string, kind driver.Kind) string // called with mu; nil if all tasks are in one group
+	group func(name string, kind driver.Kind) string // called with mu
 	begin func(work func())                          // begins a goroutine, and counts it
 	freed func()                                     // called with mu when a task is done; may be nil
 
@@ -35,7 +35,6 @@ type task struct {
 	kind driver.Kind
 	do   func() // called without mu
 
-	group   string     // the latest that was known; the store's topology may change
 	queue   *taskQueue // nil unless the task is queued
 	element *list.Element
 }
@@ -44,16 +43,14 @@ func (t *task) init(name string, kind driver.Kind, do func()) { t.name, t.kind, 
 
 // put queues a task in its group. The caller holds mu.
 func (p *pool) put(t *task) {
-	if p.group == nil {
-		t.group = ""
-	}
-	q := p.queues[t.group]
+	group := p.group(t.name, t.kind)
+	q := p.queues[group]
 	if q == nil {
-		q = &taskQueue{pool: p, group: t.group}
+		q = &taskQueue{pool: p, group: group}
 		if p.queues == nil {
 			p.queues = make(map[string]*taskQueue)
 		}
-		p.queues[t.group] = q
+		p.queues[group] = q
 	}
 	t.queue, t.element = q, q.tasks.PushBack(t)
 	p.tasks++
@@ -104,18 +101,12 @@ func (p *pool) take(q *taskQueue) *task {
 	defer p.mu.Unlock()
 	for q.tasks.Len() > 0 && q.running <= p.limit() {
 		t := q.tasks.Front().Value.(*task)
-		group := ""
-		if p.group != nil {
-			group = p.group(t.name, t.kind)
-		}
-		if group == q.group {
-			q.tasks.Remove(t.element)
-			t.queue, t.element = nil, nil
+		q.tasks.Remove(t.element)
+		t.queue, t.element = nil, nil
+		if p.group(t.name, t.kind) == q.group {
 			return t
 		}
-		q.tasks.Remove(t.element)
-		p.tasks--
-		t.group = group
+		p.tasks-- // the store's topology has changed
 		p.put(t)
 	}
 	q.running--

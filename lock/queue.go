@@ -192,7 +192,7 @@ func (q *queue) begin(w *waiter) {
 	q.refusal, q.dueNow, q.due, q.failing = w.refusal, true, time.Time{}, false
 	q.tryFirst = w.unanswered && q.subscription == nil
 	if w.failure != nil {
-		q.dueNow, q.failing, q.due = false, true, time.Now().Add(pauseAfter(0))
+		q.dueNow, q.failing, q.due = false, true, time.Now().Add(backoff.After(0))
 	}
 }
 
@@ -365,7 +365,7 @@ func (q *queue) pause(w *waiter) time.Duration {
 		pause = min(pause, silentPoll/2+rand.N(silentPoll))
 	}
 	if q.unsubscribed > 0 { // the next request subscribes first
-		pause = min(pause, backoff.Pause(q.unsubscribed-1, minBackoff, q.locker.config.Poll))
+		pause = min(pause, backoff.Pause(q.unsubscribed-1, backoff.First, q.locker.config.Poll))
 	}
 	return q.bounded(w, pause)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -113,7 +114,7 @@ func (r *request) releaseWithin(u limit) (held bool, err error) {
 			return held || maybe && !h.Semaphore.Owed, nil
 		}
 		maybe = maybe || !errors.Is(err, ErrNotDone)
-		if !errors.Is(err, ErrUnavailable) || !u.sleep(pauseAfter(try)) {
+		if !errors.Is(err, ErrUnavailable) || !u.sleep(backoff.After(try)) {
 			return false, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // schedule has a due request of w sent, unless a run does that already. w is the head, or
@@ -264,5 +265,5 @@ func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 			"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
 	}
 	o.tries++
-	return pauseAfter(o.tries - 1)
+	return backoff.After(o.tries - 1)
 }

@@ -83,15 +83,7 @@ func (m *Message) instant() (kind string, ms int64) {
 	if m.Due.IsZero() {
 		return "in", ceilMillis(m.Delay)
 	}
-	due := m.Due
-	if epoch := time.UnixMilli(0); due.Before(epoch) {
-		due = epoch // the ms of an earlier one may overflow
-	}
-	ms = due.UnixMilli()
-	if due.After(time.UnixMilli(ms)) {
-		ms++
-	}
-	return "at", ms
+	return "at", ceilMillis(max(0, m.Due.Sub(time.UnixMilli(0)))) // the ms of an earlier one may overflow
 }
 
 // args returns the message in the form that put.lua takes.

@@ -259,3 +259,37 @@ func TestUnavailable(t *testing.T) {
 		require.ErrorIs(t, err, errFailed, "the cause of the context")
 	})
 }
+
+// The server keeps milliseconds, so that a due time is rounded up: a message is never early.
+func TestDueTimeIsRoundedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, locktest.Start(t).Client(t), config{})
+		hour := time.Now().Truncate(time.Millisecond).Add(time.Hour)
+		for past, want := range map[time.Duration]time.Duration{0: 0, 1: time.Millisecond, time.Millisecond - 1: time.Millisecond} {
+			put(t, q, message{ID: past.String(), Due: hour.Add(past)})
+			info, err := q.Get(t.Context(), past.String())
+			require.NoError(t, err)
+			assert.Equal(t, want, info.Due.Sub(hour), past)
+		}
+	})
+}
+
+// Close ends a request that is repeated, as soon as the latest repetition has returned.
+func TestCloseDuringARepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		q := open(t, server.Client(t), config{RequestTimeout: time.Second, RetryFor: time.Hour})
+		server.Freeze()
+		defer server.Thaw()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := q.Put(t.Context(), message{ID: "a"})
+			ended <- err
+		}()
+		time.Sleep(10 * time.Second)
+		begun := time.Now()
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, <-ended, delayqueue.ErrClosed)
+		assert.LessOrEqual(t, time.Since(begun), time.Second)
+	})
+}

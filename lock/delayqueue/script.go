@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
@@ -69,23 +68,14 @@ func (q *Queue) ask(ctx context.Context, again func(error) bool, sc redisstore.S
 	if err := q.closed.Err(); err != nil {
 		return nil, ErrClosed
 	}
-	limited, cancel := context.WithTimeout(ctx, max(q.config.RetryFor, q.config.RequestTimeout))
-	defer cancel()
-	var whole error // of the latest request that the limit has not cut short
-	for try := 0; ; try++ {
-		reply, err := q.once(limited, sc, q.keys, args...)
-		switch {
-		case err == nil:
-			return reply, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, errors.Join(context.Cause(ctx), err))
-		case !again(err) || q.config.RetryFor < 0:
-			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
-		case whole == nil || limited.Err() == nil:
-			whole = err
-		}
-		if !backoff.Sleep(limited, backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond)) && ctx.Err() == nil {
-			return nil, fmt.Errorf("delayqueue: %q: %w", q.name, whole)
-		}
+	repeats := func(err error) bool { return q.config.RetryFor >= 0 && again(err) }
+	var reply []any
+	err := backoff.Retry(ctx, q.closed, max(q.config.RetryFor, q.config.RequestTimeout), repeats, func(ctx context.Context) (err error) {
+		reply, err = q.once(ctx, sc, q.keys, args...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delayqueue: %q: %w", q.name, err)
 	}
+	return reply, nil
 }

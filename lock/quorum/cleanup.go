@@ -68,7 +68,7 @@ func (c *cleanup) release(o *leftover) error {
 	case o.refused && !sent.Before(o.ends):
 		return err
 	case err != nil:
-		o.due = time.Now().Add(cleanupPause(o.try))
+		o.due = time.Now().Add(backoff.After(o.try))
 		o.try++
 	case sent.Before(o.final):
 		o.due, o.try = o.final, 0
@@ -93,11 +93,6 @@ func (c *cleanup) send(o *leftover, by time.Time) error {
 // refusedPause is the mean pause between the releases that a group refuses for good. Thousands of them
 // would otherwise keep the node, and this process, busy until the end of their TTL.
 const refusedPause = 20 * time.Millisecond
-
-// cleanupPause is the pause after a failed request.
-func cleanupPause(try int) time.Duration {
-	return backoff.Pause(try, 20*time.Millisecond, 640*time.Millisecond)
-}
 
 // put adds a leftover to the backlog of its group, or to what that has of its hold. The first
 // one starts run.
@@ -145,7 +140,7 @@ func (w *backlog) run() {
 		case o != nil && !errors.Is(w.release(o), driver.ErrUnavailable):
 			failures = 0
 		case o != nil:
-			open = w.store.sleep(context.Background(), cleanupPause(failures))
+			open = w.store.sleep(context.Background(), backoff.After(failures))
 			failures++
 		case due.IsZero():
 			return

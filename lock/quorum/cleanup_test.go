@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // released is a node that confirms every release.
@@ -66,7 +67,7 @@ func TestNothingIsLeftOfAGroup(t *testing.T) {
 		n.cleanup.init(s, n)
 		for i := range 1000 {
 			h := driver.Hold{Name: fmt.Sprint(i), TTL: time.Minute}
-			n.cleanup.put(leftover{hold: h, due: time.Now().Add(cleanupPause(0))})
+			n.cleanup.put(leftover{hold: h, due: time.Now().Add(backoff.After(0))})
 			n.cleanup.put(leftover{hold: h, final: time.Now().Add(time.Second), due: time.Now().Add(time.Second)})
 		}
 		s.work.Wait()

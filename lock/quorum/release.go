@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // Release lowers the owner's holds at all nodes. It returns when a majority has done so,
@@ -68,7 +69,7 @@ func (s *Store) cleanUp(g *grant, sent time.Time, held bool, v *votes) {
 		switch {
 		case b.said == Failed && !mayHold: // such as one with another password
 		case b.said == Failed:
-			left.due = time.Now().Add(cleanupPause(0))
+			left.due = time.Now().Add(backoff.After(0))
 			n.cleanup.put(left)
 		case left.final.After(sent):
 			left.due = left.final

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -180,7 +181,7 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
 		for try := 0; errors.Is(s.restoreOne(n, g), driver.ErrUnavailable); try++ {
-			if !s.sleep(context.Background(), cleanupPause(try)) {
+			if !s.sleep(context.Background(), backoff.After(try)) {
 				return
 			}
 		}

@@ -1,8 +1,9 @@
-// Package backoff computes the pause before a failed request is sent again, and waits for it.
+// Package backoff sends failed requests again, and computes the pause before that.
 package backoff
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -18,14 +19,65 @@ func Pause(failures int, first, most time.Duration) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// Sleep waits for d. It returns false if ctx ends first, or has ended by then.
-func Sleep(ctx context.Context, d time.Duration) bool {
+// The bounds of [After].
+const (
+	First = 20 * time.Millisecond
+	most  = 640 * time.Millisecond
+)
+
+// After returns the pause before a request to a store is sent again; see [Pause].
+func After(failures int) time.Duration { return Pause(failures, First, most) }
+
+// Retry calls once until it succeeds, or again reports false for its error. It pauses between
+// the calls. The context of the calls ends at the limit, which bounds all of them together. If
+// it cuts a later call short, or no further call can begin in time, the error is that of the
+// latest whole call. If ctx ends, or owner does during a pause, the error also carries that
+// cause.
+func Retry(ctx, owner context.Context, limit time.Duration, again func(error) bool, once func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	start := time.Now()
+	by, _ := limited.Deadline()
+	var whole error
+	for failures := 0; ; failures++ {
+		err := once(limited)
+		if err == nil {
+			return nil
+		}
+		if whole == nil || time.Now().Before(by) {
+			whole = err
+		}
+		pause, ended := After(failures), ctx
+		switch {
+		case ctx.Err() != nil:
+		case !again(err):
+			return err
+		case time.Since(start)+pause > limit:
+			return whole
+		default:
+			ended = sleep(ctx, owner, pause)
+		}
+		if ended != nil {
+			return fmt.Errorf("%w (last error: %w)", context.Cause(ended), whole)
+		}
+	}
+}
+
+// sleep waits for d. It returns the context that ends first, or nil.
+func sleep(ctx, owner context.Context, d time.Duration) (ended context.Context) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx
+	case <-owner.Done():
+		return owner
 	}
+}
+
+// Sleep waits for d. It returns false if ctx ends first, or has ended by then.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	return sleep(ctx, context.Background(), d) == nil && ctx.Err() == nil
 }

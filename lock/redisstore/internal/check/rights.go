@@ -45,7 +45,7 @@ func (r *refusals) add(command, key, channel string, err error) {
 	switch lower := strings.ToLower(text); {
 	case errors.Is(fault.Of(text), fault.ErrNoPermission) || strings.Contains(lower, "executing the script can't"):
 		switch {
-		case channel != "" && strings.Contains(lower, "channel"):
+		case channel != "" && ofChannel(err):
 			r.channels = append(r.channels, channel)
 		case key != "" && strings.Contains(lower, "key"):
 			r.keys = append(r.keys, key)
@@ -59,6 +59,9 @@ func (r *refusals) add(command, key, channel string, err error) {
 		r.faults = append(r.faults, fault.Classify(fault.Refusal(text)))
 	}
 }
+
+// ofChannel reports whether a refusal is that of a channel.
+func ofChannel(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "channel") }
 
 // none reports whether nothing was refused.
 func (r *refusals) none() bool {
@@ -90,50 +93,45 @@ func (e *examination) tryRights(ctx context.Context) error {
 		}
 		e.usable = e.usable || u.Needed
 	}
-	return e.tryMessages(ctx, &uses[0])
+	e.tryMessages(ctx, &uses[0])
+	return nil
 }
 
 // tryUse returns what is refused of one use. err is an error if the server did not answer.
 func (e *examination) tryUse(ctx context.Context, u *Use) (r refusals, err error) {
 	pipe := e.node.Client.Pipeline()
-	eval := pipe.Do(ctx, "eval", "return 1", 0)
-	evalsha := pipe.Do(ctx, "evalsha", rights().SHA, 0, "")
-	var wait *redis.Cmd
-	if u.Needed && e.subject.Replicas > 0 {
-		wait = pipe.Do(ctx, "wait", 0, 1)
+	type request struct {
+		command, key, channel string
+		reply                 *redis.Cmd
 	}
-	var ofKeys, ofChannels []*redis.Cmd
+	requests := []request{
+		{command: "eval", reply: pipe.Do(ctx, "eval", "return 1", 0)},
+		{command: "evalsha", reply: pipe.Do(ctx, "evalsha", rights().SHA, 0, "")},
+	}
+	if u.Needed && e.subject.Replicas > 0 {
+		requests = append(requests, request{command: "wait", reply: pipe.Do(ctx, "wait", 0, 1)})
+	}
 	for _, key := range u.Keys {
-		ofKeys = append(ofKeys, pipe.Do(ctx, "eval", "return 1", 1, key))
+		requests = append(requests, request{command: "eval", key: key, reply: pipe.Do(ctx, "eval", "return 1", 1, key)})
 	}
 	for _, channel := range u.Channels {
-		ofChannels = append(ofChannels, pipe.Do(ctx, "publish", channel, "x"))
+		requests = append(requests, request{command: "publish", channel: channel, reply: pipe.Do(ctx, "publish", channel, "x")})
 	}
 	_, err = pipe.Exec(ctx)
 	if err = fault.Classify(err); fault.Silent(err) {
 		return r, err
 	}
-	if err := eval.Err(); err != nil {
-		r.add("eval", "", "", err)
-		return r, nil
-	}
-	if wait != nil && wait.Err() != nil {
-		r.add("wait", "", "", wait.Err())
-	}
-	if err := evalsha.Err(); err != nil && !fault.NoScript(err) {
-		r.add("evalsha", "", "", err)
-	}
 	var usable string
-	for i, cmd := range ofKeys {
-		if err := cmd.Err(); err != nil {
-			r.add("eval", u.Keys[i], "", err)
-			continue
-		}
-		usable = cmp.Or(usable, u.Keys[i])
-	}
-	for i, cmd := range ofChannels {
-		if err := cmd.Err(); err != nil && strings.Contains(strings.ToLower(err.Error()), "channel") {
-			r.add("publish", "", u.Channels[i], err)
+	for i, request := range requests {
+		switch err := request.reply.Err(); {
+		case err == nil:
+			usable = cmp.Or(usable, request.key)
+		case fault.NoScript(err), request.channel != "" && !ofChannel(err): // tryCommands finds whether publish is refused
+		default:
+			r.add(request.command, request.key, request.channel, err)
+			if i == 0 {
+				return r, nil // all others need eval
+			}
 		}
 	}
 	if usable == "" {
@@ -253,56 +251,53 @@ func excerptAll(words []string) string {
 }
 
 // tryMessages subscribes to the channels of a mutex and publishes to one of them.
-func (e *examination) tryMessages(ctx context.Context, u *Use) error {
+func (e *examination) tryMessages(ctx context.Context, u *Use) {
 	promise := acquired + ": a waiter is not woken by the release, and asks again every 5 s only"
 	for i, channel := range u.Channels {
-		failed, received, err := e.exchange(ctx, channel, i == 0)
-		var refused redis.Error
-		switch {
-		case errors.As(err, &refused):
-			var r refusals
-			r.add(failed, "", channel, err)
-			e.reportRefusals(u, &r)
-			return nil
-		case err != nil:
-			e.found(driver.SeverityError, "pubsub", "a subscription is not confirmed: "+excerpt(err.Error()), promise,
-				"connect without a proxy, or through one that passes pub/sub on")
-			return nil
-		case !received:
-			e.found(driver.SeverityError, "pubsub", "a published message was not delivered to its subscriber", promise,
-				"connect without a proxy, or through one that passes pub/sub on")
-			return nil
+		command, err := e.exchange(ctx, channel, i == 0)
+		if err == nil {
+			continue
 		}
+		if refused, ok := errors.AsType[redis.Error](err); ok {
+			var r refusals
+			r.add(command, "", channel, refused)
+			e.reportRefusals(u, &r)
+			return
+		}
+		e.found(driver.SeverityError, "pubsub", excerpt(err.Error()), promise, "connect without a proxy, or through one that passes pub/sub on")
+		return
 	}
-	return nil
 }
 
 // exchange subscribes to a channel, publishes a message to it if send is set, and
-// unsubscribes. It reports whether the message arrived, or which command failed.
-func (e *examination) exchange(ctx context.Context, channel string, send bool) (failed string, received bool, err error) {
+// unsubscribes. It returns which command failed.
+func (e *examination) exchange(ctx context.Context, channel string, send bool) (command string, err error) {
 	pubsub := e.node.Client.Subscribe(ctx)
 	defer pubsub.Close()
 	prefix, subscribe, unsubscribe, publish := "", pubsub.Subscribe, pubsub.Unsubscribe, e.node.Client.Publish
 	if e.sharded {
 		prefix, subscribe, unsubscribe, publish = "s", pubsub.SSubscribe, pubsub.SUnsubscribe, e.node.Client.SPublish
 	}
-	if err = subscribe(ctx, channel); err == nil {
-		_, err = pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
+	confirmed := func(err error) error {
+		if err == nil {
+			_, err = pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
+		}
+		if err != nil {
+			return fmt.Errorf("a subscription is not confirmed: %w", err)
+		}
+		return nil
 	}
-	if err != nil {
-		return prefix + "subscribe", false, err
+	if err := confirmed(subscribe(ctx, channel)); err != nil {
+		return prefix + "subscribe", err
 	}
 	if send {
 		if err := publish(ctx, channel, "check").Err(); err != nil {
-			return prefix + "publish", false, err
+			return prefix + "publish", fmt.Errorf("a message is not published: %w", err)
 		}
 		reply, err := pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
 		if message, ok := reply.(*redis.Message); err != nil || !ok || message.Channel != channel {
-			return "", false, nil // the message is missing, for whatever reason
+			return "", errors.New("a published message was not delivered to its subscriber") // for whatever reason
 		}
 	}
-	if err = unsubscribe(ctx, channel); err == nil {
-		_, err = pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
-	}
-	return prefix + "unsubscribe", err == nil, err
+	return prefix + "unsubscribe", confirmed(unsubscribe(ctx, channel))
 }

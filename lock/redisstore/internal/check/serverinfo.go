@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"regexp"
 	"strconv"
@@ -183,20 +182,17 @@ func (i *serverInfo) replicas() (list []replica, count int64, known bool) {
 	}
 	for n := range min(count, mostReplicas) {
 		field := "slave" + strconv.FormatInt(n, 10)
-		r, err := parseReplica(i.fields[field])
-		if err != nil {
+		if r, ok := parseReplica(i.fields[field]); ok {
+			list = append(list, r)
+		} else {
 			i.odd = append(i.odd, field)
-			continue
 		}
-		list = append(list, r)
 	}
 	return list, count, true
 }
 
-var errReplica = errors.New("no description of a replica")
-
 // parseReplica parses "ip=…,port=…,state=…,offset=…,lag=…".
-func parseReplica(text string) (replica, error) {
+func parseReplica(text string) (r replica, ok bool) {
 	values := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(pair, "=")
@@ -205,7 +201,7 @@ func parseReplica(text string) (replica, error) {
 	port, err := strconv.ParseUint(values["port"], 10, 16)
 	host := values["ip"]
 	if err != nil || port == 0 || net.ParseIP(host) == nil && !hostName.MatchString(host) {
-		return replica{}, errReplica
+		return replica{}, false
 	}
 	lag, err := strconv.ParseUint(values["lag"], 10, 31)
 	if err != nil {
@@ -215,7 +211,7 @@ func parseReplica(text string) (replica, error) {
 		address: net.JoinHostPort(host, strconv.FormatUint(port, 10)),
 		online:  values["state"] == "online",
 		lag:     time.Duration(lag) * time.Second,
-	}, nil
+	}, true
 }
 
 // excerpt returns the beginning of a server's text, in quotes if a terminal might act upon
