@@ -280,6 +280,41 @@ func TestWhatIsRemoved(t *testing.T) {
 	})
 }
 
+// In a folder with more names than a brief process has the time to look at, such processes remove what has
+// ended, whichever files that is in.
+func TestBriefSweepsReachAllFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		var looks atomic.Int64 // at the clock: each takes a ms
+		uptime := system.uptime
+		system.uptime = func() time.Duration { return uptime() + time.Duration(looks.Add(1))*time.Millisecond }
+		s := openIn(t, folder, system)
+		for i := range 100 {
+			_, err := s.Count(t.Context(), &driver.Count{Kind: driver.KindSemaphore, Name: fmt.Sprint(i), Op: driver.CountAdd, N: 1, Request: "1"})
+			require.NoError(t, err)
+		}
+		for i := range 10 {
+			acquire(t, s, hold(driver.KindMutex, fmt.Sprint("ended", i), "me:1"))
+			require.NoError(t, s.Announce(t.Context(), driver.Client{ID: fmt.Sprint(i)}, time.Minute))
+		}
+		require.NoError(t, s.Close())
+		time.Sleep(2 * time.Hour)
+		left := 0
+		for range 200 {
+			require.NoError(t, openIn(t, folder, system).Close())
+			time.Sleep(sweepEvery)
+			locks, err := filepath.Glob(filepath.Join(folder, pathOfLocks, "*", "*"))
+			require.NoError(t, err)
+			clients, err := filepath.Glob(filepath.Join(folder, pathOfClients, "*", "*"))
+			require.NoError(t, err)
+			if left = len(locks) + len(clients) - 100; left == 0 {
+				break
+			}
+		}
+		assert.Zero(t, left)
+	})
+}
+
 // A sweep that cannot write, as while the file system is full, is followed by another one.
 func TestASweepThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
