@@ -49,6 +49,28 @@ func TestCloseEndsTheLeases(t *testing.T) {
 	})
 }
 
+// Once leases are being ended, none is renewed any more, however many there are and however long that takes.
+func TestAbandonRenewsNothing(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		slow := &blockingContext{Context: ctx, block: make(chan struct{})}
+		for i := range 3 * stride {
+			b.grant(Spec{Key: fmt.Sprint(i), Context: slow})
+		}
+		slow.blocks.Store(true) // the first report
+		abandoned := make(chan []*Lease)
+		go func() { abandoned <- b.dog.Abandon() }()
+		synctest.Wait()
+		time.Sleep(20 * time.Second)
+		close(slow.block)
+		require.Len(b, <-abandoned, 3*stride)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		require.Empty(b, b.requests)
+	})
+}
+
 // Close waits until the losses before it have been reported, by any goroutine.
 func TestCloseWaitsForReports(t *testing.T) {
 	reported := make(map[Cause]bool)

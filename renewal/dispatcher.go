@@ -78,7 +78,7 @@ func (w *Watchdog) nextLook(now instant) instant {
 // their batches have room. The caller holds mu.
 func (w *Watchdog) collectDue() {
 	taken := 0
-	for {
+	for !w.quit {
 		w.due = w.calendar.takeDue(w.clock.now(), stride, w.due[:0])
 		if len(w.due) == 0 {
 			break
@@ -192,6 +192,9 @@ func (w *Watchdog) queue(l *Lease, name string) {
 // dispatch makes the batches that may be sent now, lane by lane in turn, and returns them
 // linked. The caller holds mu.
 func (w *Watchdog) dispatch(now instant) (all *batch) {
+	if w.quit {
+		return nil
+	}
 	w.begin++ // another lane each time, so that none always takes the rest of Parallel
 	for i := range w.ready {
 		n := w.ready[(int(w.begin%uint(len(w.ready)))+i)%len(w.ready)]

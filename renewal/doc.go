@@ -122,4 +122,4 @@ package renewal
 //
 // The end of a watchdog: close.go.
 // Tests: close_test.go.
-// Planted: 183.
+// Planted: 183, 288.

@@ -35,7 +35,7 @@ func (w *Watchdog) suspectAll() {
 // reverify ends the suspects whose time is over, now that the suspend is accounted for,
 // and renews all others at once. The caller holds mu.
 func (w *Watchdog) reverify() {
-	for len(w.suspects) > 0 || len(w.jumps) > 0 {
+	for len(w.suspects) > 0 && !w.quit || len(w.jumps) > 0 {
 		now := w.clock.now()
 		jumps := w.jumps
 		w.jumps = nil

@@ -55,7 +55,6 @@ if kept > 0 then
 end
 
 for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 0, ARGV[7])) do
-  call('zrem', leased, id)
   local r = read(id)
   if not r or r.damaged then
     salvage(id)
@@ -64,6 +63,7 @@ for _, id in ipairs(call('zrangebyscore', leased, '-inf', number(now), 'limit', 
     bury(id, r, ended(r))
   else
     schedule(id, r)
+    call('zrem', leased, id)
   end
 end
 
@@ -109,7 +109,6 @@ local function claimDue()
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do
     local payload, r = call('hget', payloads, id), read(id)
     if payload and #ids > 0 and #payload > room then break end
-    call('zrem', due, id)
     if not payload or not r or r.damaged then
       salvage(id)
       damaged = damaged + 1
@@ -120,6 +119,7 @@ local function claimDue()
       ids[#ids + 1] = id
       write(id, r)
       deliver(id, payload, r)
+      call('zrem', due, id)
     end
   end
   if #ids > 0 then call('set', counter, number(first + #ids - 1), 'px', ARGV[9]) end

@@ -102,9 +102,9 @@ package delayqueue
 // Tests: transaction_test.go.
 // Planted: 188.
 //
-// Claims and leases: claim.lua, queue.lua, worker.go, script.go.
-// Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go.
-// Planted: 35, 36, 49, 270, 334, 367, 395.
+// Claims and leases: claim.lua, queue.lua, worker.go, script.go; keys of another kind: keys.go, kinds.lua.
+// Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go, untrusted_test.go.
+// Planted: 35, 36, 49, 270, 308, 334, 367, 395.
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.

@@ -1,6 +1,8 @@
 package delayqueue
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore"
@@ -28,6 +30,18 @@ func keysOf(name string) []string {
 		key("due", name), key("leased", name), key("dead", name),
 		key("payload", name), key("record", name), key("token", name), key("channel", name),
 	}
+}
+
+// kinds are those of the values of a queue's keys.
+var kinds = [channelKey]string{"zset", "zset", "zset", "hash", "hash", "string"}
+
+// replaced returns the error of a request that found a key of another kind, with its name.
+func (q *Queue) replaced(ctx context.Context, err error) error {
+	reply, _ := q.store.Run(ctx, kindsScript, q.keys[:channelKey])
+	if n, ok := reply.(int64); ok && n > 0 && n <= channelKey {
+		return fmt.Errorf("the key %s is no %s: rename or delete it: %w", q.keys[n-1], kinds[n-1], err)
+	}
+	return err
 }
 
 // Use returns what a Redis user needs for queues whose names match pattern, as Redis matches

@@ -76,10 +76,13 @@ local function schedule(id, r)
   write(id, r)
 end
 
--- bury makes a message a dead letter. The message is in no zset.
+-- bury makes a message a dead letter. First comes what the server refuses if another client has replaced a
+-- key: what a script has done until then stays, and a message in no zset would be lost.
 local function bury(id, r, err)
   r.err = err
   call('zadd', dead, number(now), id)
+  call('zrem', due, id)
+  call('zrem', leased, id)
   write(id, r)
 end
 
@@ -92,15 +95,15 @@ end
 -- salvage makes a waiting message without a record a dead letter, if it has its payload, and
 -- reports whether it has.
 local function salvage(id)
+  if call('hget', payloads, id) then
+    local r = blank()
+    bury(id, r, r.err)
+    return true
+  end
   call('zrem', leased, id)
   call('zrem', due, id)
-  if not call('hget', payloads, id) then
-    forget(id)
-    return false
-  end
-  local r = blank()
-  bury(id, r, r.err)
-  return true
+  forget(id)
+  return false
 end
 
 -- after returns the due time of a message that waits for so many ms: rounded up, so that

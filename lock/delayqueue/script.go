@@ -25,6 +25,7 @@ var (
 	getScript    = redisstore.NewScript(files, "get.lua")
 	listScript   = redisstore.NewScript(files, "list.lua")
 	statsScript  = redisstore.NewScript(files, "stats.lua")
+	kindsScript  = redisstore.NewScript(files, "kinds.lua")
 )
 
 // The bounds of one run of a script.
@@ -45,7 +46,10 @@ func (q *Queue) once(ctx context.Context, sc redisstore.Script, keys []string, a
 		return nil, errors.Join(err, lock.ErrNotDone)
 	}
 	reply, err := q.store.Run(ctx, sc, keys, append([]any{publish}, args...)...) // args are needed again
-	if err != nil {
+	switch {
+	case errors.Is(err, redisstore.ErrWrongType):
+		return nil, q.replaced(ctx, err)
+	case err != nil:
 		return nil, err
 	}
 	list, ok := reply.([]any)

@@ -22,16 +22,18 @@ for i = 2, #ARGV, 5 do
   elseif action == 'done' then
     local _ = call('zrem', leased, id) == 1 or call('zrem', due, id) == 1 or call('zrem', dead, id)
     forget(id)
-  elseif call('zrem', leased, id) == 0 then
+  elseif not call('zscore', leased, id) then
     outcome = 2
-  elseif action == 'retried' then
-    r.due, r.err = after(tonumber(ARGV[i + 3])), err
-    schedule(id, r)
   elseif action == 'buried' then
     bury(id, r, err)
   else
-    r.attempt = math.max(0, r.attempt - 1)
+    if action == 'retried' then
+      r.due, r.err = after(tonumber(ARGV[i + 3])), err
+    else
+      r.attempt = math.max(0, r.attempt - 1)
+    end
     schedule(id, r)
+    call('zrem', leased, id)
   end
   outcomes[#outcomes + 1] = outcome
 end

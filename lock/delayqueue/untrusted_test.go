@@ -3,6 +3,7 @@ package delayqueue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // keyOf returns a key of the queue called mails.
@@ -194,6 +196,73 @@ func TestWorkerOutlivesKeysOfOtherTypes(t *testing.T) {
 	}
 	put(t, q, message{ID: "last"})
 	l.await(t, 7)
+}
+
+// While another client has replaced a key, no message is lost: it stays in its place, where it is found once
+// the key is restored.
+func TestReplacedKeyLosesNoMessage(t *testing.T) {
+	t.Parallel()
+	waiting := func(ctx context.Context, c *redis.Client) { c.HSet(ctx, keyOf("record"), "a", "1 7 1 1 n ") }
+	outlived := func(ctx context.Context, c *redis.Client) {
+		waiting(ctx, c)
+		c.ZRem(ctx, keyOf("due"), "a")
+		c.ZAdd(ctx, keyOf("leased"), redis.Z{Score: 1, Member: "a"})
+	}
+	damaged := func(ctx context.Context, c *redis.Client) { c.HSet(ctx, keyOf("record"), "a", "inf") }
+	for name, test := range map[string]struct {
+		key    string
+		before func(ctx context.Context, c *redis.Client)
+	}{
+		"Exhausted": {"dead", waiting}, "Outlived": {"dead", outlived}, "Damaged": {"dead", damaged}, "Unread": {"record", outlived},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			q := open(t, client, config{})
+			put(t, q, message{ID: "a"})
+			test.before(t.Context(), client)
+			client.Rename(t.Context(), keyOf(test.key), "aside")
+			require.NoError(t, client.LPush(t.Context(), keyOf(test.key), "x").Err())
+			err := q.Work(t.Context(), succeed, worker{MaxAttempts: 1})
+			require.ErrorContains(t, err, "delayqueue: \"mails\": the key "+keyOf(test.key)+" is no ")
+			require.ErrorIs(t, err, redisstore.ErrWrongType)
+			require.NoError(t, client.Del(t.Context(), keyOf(test.key)).Err())
+			client.Rename(t.Context(), "aside", keyOf(test.key))
+			require.Len(t, whole(t, client), 1)
+			work(t, q, succeed, worker{MaxAttempts: 1})
+			eventually(t, "it is buried", buried(t, q))
+		})
+	}
+	t.Run("Rejected", func(t *testing.T) {
+		t.Parallel()
+		client := redistest.Start(t, redistest.Config{}).Client(t)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		l := newLog()
+		stop := work(t, q, func(ctx context.Context, d *delivery) error {
+			if d.Attempt == 1 {
+				client.LPush(ctx, keyOf("dead"), "x")
+			}
+			return delayqueue.Reject(errFailed)
+		}, worker{TTL: 100 * time.Millisecond, Report: l.add})
+		eventually(t, "the outcome is given up", func() bool {
+			return slices.ContainsFunc(l.all(), func(r report) bool { return r.Err != nil && r.Outcome == delayqueue.Forfeited })
+		})
+		stop()
+		require.NoError(t, client.Del(t.Context(), keyOf("dead")).Err())
+		require.Len(t, whole(t, client), 1)
+		work(t, q, succeed, worker{MaxAttempts: 1})
+		eventually(t, "it is buried", buried(t, q))
+	})
+}
+
+// buried returns a condition: the queue has a dead letter.
+func buried(t *testing.T, q *delayqueue.Queue) func() bool {
+	return func() bool {
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		return stats.Dead == 1
+	}
 }
 
 // A user who may not publish puts and handles messages, which workers find by their polls.

@@ -219,7 +219,7 @@ func (w *worker) sleep() error {
 func (w *worker) poll() error {
 	c, err := w.claim(min(w.room(), batch))
 	if err != nil && !w.served && !passing(err) {
-		return err // trying again would not help
+		return fmt.Errorf("delayqueue: %q: %w", w.queue.name, err) // trying again would not help
 	}
 	if err != nil {
 		w.pause("the server does not answer", err)

@@ -51,8 +51,8 @@ package filestore
 // cmd/leasewheel compares the names with the code.
 //
 // Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
-// lock/internal/machine/doc.go.
-// Tests: suite_test.go, suite_real_test.go.
+// lock/internal/machine/doc.go; those for one name: keymutex.go.
+// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
 // Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380.
@@ -62,7 +62,7 @@ package filestore
 // Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 388.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

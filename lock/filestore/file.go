@@ -58,21 +58,34 @@ var (
 // open opens and locks a file, and reads it. It waits for other processes until ctx ends. A file
 // that does not exist is created if create is set; otherwise the error is unix.ENOENT.
 func (d *folder) open(ctx context.Context, name string, create bool) (*file, error) {
+	deadline, err := d.own.lock(ctx, d.ending, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f, err := d.openLocked(ctx, deadline, name, create)
+	if err != nil {
+		d.own.unlock(name)
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (d *folder) openLocked(ctx context.Context, deadline time.Time, name string, create bool) (*file, error) {
 	for {
 		fd, err := openAt(d.fd, name, create)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 		f := &file{in: d, fd: fd, path: name}
-		if err = f.lock(ctx); err == nil {
+		if err = f.lock(ctx, deadline); err == nil {
 			var removed bool
 			if removed, err = f.read(); err == nil && !removed {
 				return f, nil
 			}
 		}
-		f.close()
+		f.closeFile()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 	}
 }
@@ -120,8 +133,7 @@ func makeFolder(dir int, name string) error {
 
 // lock waits for the file's lock, and returns an error if a context has ended by then. It tries
 // without blocking, since a thread that waits for a stopped process cannot be called back.
-func (f *file) lock(ctx context.Context) error {
-	var deadline time.Time
+func (f *file) lock(ctx context.Context, deadline time.Time) error {
 	for try, pause := 0, minPause; ; try++ {
 		err := unix.Flock(f.fd, unix.LOCK_EX|unix.LOCK_NB)
 		switch ended := over(ctx, deadline); {
@@ -260,8 +272,14 @@ func (f *file) writeFull(b []byte, at int64) error {
 // remove removes the file. The caller closes it.
 func (f *file) remove() { unix.Unlinkat(f.in.fd, f.path, 0) } //nolint:errcheck // then it stays for another time
 
-// close unlocks the file: a process that is being started may still have a copy of it.
+// close ends the use of the file.
 func (f *file) close() {
+	f.closeFile()
+	f.in.own.unlock(f.path)
+}
+
+// closeFile unlocks the file: a process that is being started may still have a copy of it.
+func (f *file) closeFile() {
 	unix.Flock(f.fd, unix.LOCK_UN) //nolint:errcheck // closing it does the same
 	unix.Close(f.fd)
 }

@@ -17,6 +17,7 @@ type folder struct {
 	fd     int
 	ending context.Context // of its store
 	pwrite func(fd int, b []byte, at int64) (int, error)
+	own    keyMutex // of this store's requests
 }
 
 // openFolder opens a folder, and creates it if need be. Another user could put symbolic links or

@@ -76,7 +76,7 @@ func open(path string, system system) (_ *Store, err error) {
 	}
 	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func() {}}
 	ending, end := context.WithCancelCause(context.Background())
-	s.folder, s.end = &folder{fd, ending, system.pwrite}, end
+	s.folder, s.end = &folder{fd: fd, ending: ending, pwrite: system.pwrite, own: keyMutex{keys: make(map[string]*mutex)}}, end
 	if s.base, err = openClock(ending, s.folder, system, 0); err == nil {
 		s.peers, err = system.peers(fd, s.id, s.receive, s.missed)
 	}
@@ -278,11 +278,17 @@ func (w *work) announce() {
 func (w *work) subscribe() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	local := w.s.subs[w.name]
-	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool { return wait.store == w.s.id && local[wait.topic] == nil })
+	local, known := w.s.subs[w.name], make(map[machine.Topic]bool)
+	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
+		if wait.store != w.s.id {
+			return false
+		}
+		known[wait.topic] = true
+		return local[wait.topic] == nil
+	})
 	for topic := range local {
-		if mine := (wait{topic, w.s.id}); !slices.Contains(w.waits, mine) {
-			w.waits = append(w.waits, mine)
+		if !known[topic] {
+			w.waits = append(w.waits, wait{topic, w.s.id})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // bubbled returns the system of a bubble, since a start called id.
@@ -280,6 +282,41 @@ func TestWhatIsRemoved(t *testing.T) {
 	})
 }
 
+// In a folder with more names than a brief process has the time to look at, such processes remove what has
+// ended, whichever files that is in.
+func TestBriefSweepsReachAllFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		var looks atomic.Int64 // at the clock: each takes a ms
+		uptime := system.uptime
+		system.uptime = func() time.Duration { return uptime() + time.Duration(looks.Add(1))*time.Millisecond }
+		s := openIn(t, folder, system)
+		for i := range 100 {
+			_, err := s.Count(t.Context(), &driver.Count{Kind: driver.KindSemaphore, Name: fmt.Sprint(i), Op: driver.CountAdd, N: 1, Request: "1"})
+			require.NoError(t, err)
+		}
+		for i := range 10 {
+			acquire(t, s, hold(driver.KindMutex, fmt.Sprint("ended", i), "me:1"))
+			require.NoError(t, s.Announce(t.Context(), driver.Client{ID: fmt.Sprint(i)}, time.Minute))
+		}
+		require.NoError(t, s.Close())
+		time.Sleep(2 * time.Hour)
+		left := 0
+		for range 200 {
+			require.NoError(t, openIn(t, folder, system).Close())
+			time.Sleep(sweepEvery)
+			locks, err := filepath.Glob(filepath.Join(folder, pathOfLocks, "*", "*"))
+			require.NoError(t, err)
+			clients, err := filepath.Glob(filepath.Join(folder, pathOfClients, "*", "*"))
+			require.NoError(t, err)
+			if left = len(locks) + len(clients) - 100; left == 0 {
+				break
+			}
+		}
+		assert.Zero(t, left)
+	})
+}
+
 // A sweep that cannot write, as while the file system is full, is followed by another one.
 func TestASweepThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +347,9 @@ func TestASweepThatFails(t *testing.T) {
 // deadlines, and no others.
 func TestAStoppedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openIn(t, t.TempDir()+"/locks", bubbled("bubble", newMailboxes()))
-		stopped, err := s.open(t.Context(), fileOf(pathOfLocks, "a"), true)
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		stopped, err := other.open(t.Context(), fileOf(pathOfLocks, "a"), true)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -329,6 +367,43 @@ func TestAStoppedProcess(t *testing.T) {
 	})
 }
 
+// Requests of one process for one name are carried out in the order of their arrival, and those that wait
+// open no file: a thousand that each tried to lock it starved each other, and the holder's renewal.
+func TestRequestsForOneNameInOrder(t *testing.T) {
+	const requests = 100
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		path := fileOf(pathOfLocks, "a")
+		used, err := other.open(t.Context(), path, true)
+		require.NoError(t, err)
+		var work sync.WaitGroup
+		var order, inOrder []int // order is written by one request at a time
+		for i := range requests {
+			inOrder = append(inOrder, i)
+			work.Go(func() {
+				assert.NoError(t, s.step(t.Context(), "a", func(*machine.State, time.Time) []machine.Message {
+					order = append(order, i)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		open := slices.DeleteFunc(openFiles(t), func(target string) bool { return !strings.HasSuffix(target, path) })
+		assert.Len(t, open, 2, "one of either store")
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.Acquire(brief, hold(driver.KindMutex, "a", "me:1"))
+		require.ErrorIs(t, err, errQueued)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		used.close()
+		work.Wait()
+		assert.Equal(t, inOrder, order)
+	})
+}
+
 // Who waits for a file that is removed meanwhile uses the next one, though the file has another name, as
 // that of a backup by hard links.
 func TestARemovedFile(t *testing.T) {
@@ -340,9 +415,9 @@ func TestARemovedFile(t *testing.T) {
 
 func testRemovedFile(t *testing.T, link func(path string)) {
 	dir := t.TempDir() + "/locks"
-	s := openIn(t, dir, mustSystem(t))
+	s, other := openIn(t, dir, mustSystem(t)), openIn(t, dir, mustSystem(t))
 	path := fileOf(pathOfLocks, "a")
-	first, err := s.open(t.Context(), path, true)
+	first, err := other.open(t.Context(), path, true)
 	require.NoError(t, err)
 	link(dir + "/" + path)
 	waiting := make(chan *file)
@@ -647,8 +722,9 @@ func TestTheEndOfAllWaitingClosesFiles(t *testing.T) {
 // A process that is stopped in the middle of a sweep delays no Close.
 func TestCloseBesideAStoppedSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openIn(t, t.TempDir()+"/locks", bubbled("bubble", newMailboxes()))
-		stopped, err := s.open(t.Context(), pathOfClock, true)
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		s, other := openIn(t, folder, system), openIn(t, folder, system)
+		stopped, err := other.open(t.Context(), pathOfClock, true)
 		require.NoError(t, err)
 		defer stopped.close()
 		begin := time.Now()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -58,18 +59,22 @@ func (s *Store) sweep(within time.Duration) (left bool) {
 		}
 	}
 	complete := true
-	for path, err := range s.files(pathOfLocks) {
-		if s.ending.Err() != nil || s.now().After(end) {
-			return true
+	folders := []string{pathOfLocks, pathOfClients}
+	rand.Shuffle(len(folders), func(i, j int) { folders[i], folders[j] = folders[j], folders[i] })
+	for _, folder := range folders {
+		for path, err := range s.files(folder) {
+			l, ok := true, false
+			switch {
+			case s.ending.Err() != nil || s.now().After(end):
+				return true
+			case err != nil:
+			case folder == pathOfLocks:
+				l, ok = s.tidyFile(path)
+			default:
+				l, ok = s.forget(path), true
+			}
+			left, complete = left || l, complete && ok
 		}
-		l, ok := true, false
-		if err == nil {
-			l, ok = s.tidyFile(path)
-		}
-		left, complete = left || l, complete && ok
-	}
-	for path, err := range s.files(pathOfClients) {
-		left = err != nil || s.forget(path) || left
 	}
 	for _, id := range gone { // nothing belongs to them any more
 		path := pathOfStores + id
@@ -165,14 +170,16 @@ func (s *Store) list(path string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// files yields the paths of the files of a folder with fileOf. An error means that some are
-// missing. What else is in the folder is passed over.
+// files yields the paths of the files of a folder with fileOf, in any order: brief sweeps of a large
+// folder would otherwise reach the same files each time. An error means that some are missing. What else
+// is in the folder is passed over.
 func (s *Store) files(folder string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		shards, err := s.list(folder)
 		if err != nil && !yield("", err) {
 			return
 		}
+		rand.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
 		for _, shard := range shards {
 			names, err := s.list(folder + shard)
 			if err != nil && !errors.Is(err, unix.ENOTDIR) && !yield("", err) {
