@@ -30,8 +30,12 @@ type keeper struct {
 	conn   *grpc.ClientConn
 	kv     pb.KVClient
 	lease  pb.LeaseClient
-	last   place // of the last read; zero: none on this connection
+	stream pb.Lease_LeaseKeepAliveClient // of keepalives on this connection; nil: none yet
+	last   place                         // of the last read; zero: none on this connection
 	closed bool
+
+	streams context.Context    // of the stream, as it outlasts a round
+	cut     context.CancelFunc // ends streams
 
 	voided atomic.Int64 // rounds that did not count as the leader has changed
 }
@@ -58,6 +62,7 @@ const maxRounds = 5
 
 var (
 	errLeaderChanged  = errors.New("the leader has changed during a keepalive")
+	errStreamEnded    = errors.New("the stream of keepalives has ended since the last one")
 	errSeveralMembers = errors.New("several members have answered on one connection: the client's endpoints must be members, not a balancer")
 )
 
@@ -73,7 +78,7 @@ func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string
 		of, kvs, err = k.round(ctx, ids, keys)
 		if err != nil && !errors.Is(err, errLeaderChanged) {
 			k.disconnect() // the next round tries another member
-			if !elsewhere(err) && !errors.Is(err, errSeveralMembers) {
+			if !elsewhere(err) && !errors.Is(err, errSeveralMembers) && !errors.Is(err, errStreamEnded) {
 				break
 			}
 		} else if err == nil {
@@ -139,26 +144,36 @@ func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb
 	return placeOf(response.GetHeader()), nil
 }
 
-// send sends keepalives, and waits for their answers.
+// send sends keepalives, and waits for their answers. Rounds on one connection share a stream: for each
+// stream etcd's client has a user's password checked, which takes a member's processor some 50 ms.
 func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clientv3.LeaseID]kept, err error) {
 	of = make(map[clientv3.LeaseID]kept, len(ids))
 	if len(ids) == 0 {
 		return of, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := k.lease.LeaseKeepAlive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		sent := k.clock()
-		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-			_, err = stream.Recv() // has the reason
+	stop := context.AfterFunc(ctx, k.cut)
+	defer func() {
+		if !stop() { // the stream has ended, or is about to
+			of, err = nil, ctx.Err()
+		}
+	}()
+	former := k.stream != nil
+	if !former {
+		if k.stream, err = k.lease.LeaseKeepAlive(k.streams); err != nil {
 			return nil, err
 		}
-		answer, err := stream.Recv()
+	}
+	for i, id := range ids {
+		sent := k.clock()
+		err := k.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)})
+		var answer *pb.LeaseKeepAliveResponse
+		if received, failed := k.stream.Recv(); err == nil || failed != nil { // which has the reason why nothing was sent
+			answer, err = received, failed
+		}
 		if err != nil {
+			if former && i == 0 {
+				err = fmt.Errorf("%w: %w", errStreamEnded, err)
+			}
 			return nil, err
 		}
 		if answer.GetHeader().GetMemberId() != k.last.member {
@@ -188,14 +203,16 @@ func (k *keeper) connect() error {
 		return err
 	}
 	k.conn, k.kv, k.lease, k.last = conn, pb.NewKVClient(conn), pb.NewLeaseClient(conn), place{}
+	k.streams, k.cut = context.WithCancel(context.Background())
 	return nil
 }
 
 func (k *keeper) disconnect() {
 	k.member++
 	if k.conn != nil {
+		k.cut()
 		_ = k.conn.Close()
-		k.conn = nil
+		k.conn, k.stream = nil, nil
 	}
 }
 

@@ -2,12 +2,15 @@ package etcdstore
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // A keepalive does not count if another member has answered it, or a read, as happens behind a
@@ -24,7 +27,7 @@ func TestKeepaliveOfAnotherMember(t *testing.T) {
 	_, err = other.Get(ctx, "any")
 	require.NoError(t, err)
 	for what, divert := range map[string]func(k *keeper){
-		"the keepalive": func(k *keeper) { k.lease = pb.NewLeaseClient(other.ActiveConnection()) },
+		"the keepalive": func(k *keeper) { k.lease, k.stream = pb.NewLeaseClient(other.ActiveConnection()), nil },
 		"the read":      func(k *keeper) { k.kv = pb.NewKVClient(other.ActiveConnection()) },
 	} {
 		k := newKeeper(client, systemClock(), "any", nil)
@@ -39,4 +42,43 @@ func TestKeepaliveOfAnotherMember(t *testing.T) {
 		require.NoError(t, err, "on a new connection")
 		assert.Positive(t, of[granted.ID].ttl)
 	}
+}
+
+// Renewals share a stream: a user's password is checked for each stream, which takes a member some 50 ms. One that
+// has ended costs no renewal.
+func TestRenewalsShareAStream(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	var streams atomic.Int32
+	client := c.dial(t, grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		if strings.HasSuffix(method, "/LeaseKeepAlive") {
+			streams.Add(1)
+		}
+		return streamer(ctx, desc, conn, method, options...)
+	}))
+	granted, err := client.Grant(t.Context(), 600)
+	require.NoError(t, err)
+	k := newKeeper(client, systemClock(), "any", nil)
+	t.Cleanup(k.close)
+	keep := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		of, _, err := k.keep(ctx, []clientv3.LeaseID{granted.ID}, nil)
+		return err == nil && of[granted.ID].ttl > 0
+	}
+	eventually(t, "three keepalives share a stream", func() bool {
+		before, kept := streams.Load(), true
+		for range 3 {
+			kept = keep() && kept
+		}
+		return kept && streams.Load() <= before+1
+	})
+	eventually(t, "a stream that has ended is replaced", func() bool {
+		if k.stream == nil { // of a connection that has failed
+			keep()
+			return false
+		}
+		k.cut()
+		return keep()
+	})
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // serverClock estimates the server's clock, by which the server checks the deadlines of
@@ -94,14 +92,20 @@ func (s *Store) readClock(ctx context.Context) (*reading, error) {
 	var readOnly bool
 	var hex []byte // pgx reads no bytea in the format escape
 	sent := time.Now()
-	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error { return rows.Scan(&micros, &setting, &readOnly, &hex) })
-	switch {
-	case err != nil:
+	err := s.query(ctx, s.sql.clock, []any{[]*string{nil}}, func(rows pgx.Rows) error {
+		err := rows.Scan(&micros, &setting, &readOnly, &hex)
+		switch {
+		case err != nil:
+			return err
+		case setting != "":
+			return unfit(setting)
+		case readOnly:
+			return errReadOnly
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, notDone(err)
-	case setting != "":
-		return nil, unfit(setting)
-	case readOnly:
-		return nil, fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 	}
 	return s.clock.renew(sent, micros, false), nil
 }

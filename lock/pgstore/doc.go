@@ -62,7 +62,8 @@
 // give the store a pool of its own, or leave it some. Releases are notified on one further connection for
 // each store, which idle_session_timeout does not end, and which must lead to the
 // server itself: see [Config.Listen]; [Config.Poll] does without. If the pool leads to another server
-// since, or the rows of waits were removed by hand, the connection is made anew within 10 s.
+// since, or the rows of waits were removed by hand, the connection is made anew within 10 s. A password that
+// changes, such as a token of a cloud, is set by the pool's BeforeConnect, or by [Config.BeforeListen].
 // NOTIFY, which makes commits wait for each other, is only used for locks with waiters. Once its queue on the server is full (8 GB), as a
 // session that listens has kept a transaction open, releases of those are refused, and repeated.
 //
@@ -115,11 +116,11 @@ package pgstore
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
-// Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go; make chaos-postgres.
-// Planted: 240, 241, 245, 277, 357.
+// Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go, settings_test.go; make chaos-postgres.
+// Planted: 240, 241, 245, 277, 357, 384.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
-// failover_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401.
+// failover_test.go, settings_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
 // Planted: 243, 333, 344, 399, 402.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -14,9 +15,31 @@ import (
 
 var errLate = fmt.Errorf("pgstore: the request has reached the server after its deadline: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
 
-// unfit is the error of a connection on which statements would do something else.
-func unfit(setting string) error {
-	return fmt.Errorf("pgstore: the server would not do what the store requests: set %s for the pool's role: %w", setting, driver.ErrNotDone)
+// unfit is the error of a connection on which statements would do something else. It is the setting to change.
+type unfit string
+
+func (u unfit) Error() string {
+	return fmt.Sprintf("pgstore: the server would not do what the store requests: set %s for the pool's role: %v", string(u), driver.ErrNotDone)
+}
+
+// Unwrap returns that the request has changed nothing.
+func (unfit) Unwrap() error { return driver.ErrNotDone }
+
+// errReadOnly reports a server that accepts no writes, or a connection.
+var errReadOnly = fmt.Errorf("pgstore: the server is a standby, or its transactions are read-only: connect with target_session_attrs=read-write: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
+
+// ofSettings reports whether the settings of a connection may be the reason of an error. Those of its role and
+// database were read as it was made: it would keep what is mended there since. A standby has no others.
+func ofSettings(conn *pgx.Conn, err error) bool {
+	var refusal *pgconn.PgError
+	var setting unfit
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == "57014": // statement_timeout
+		return true
+	case errors.Is(err, errReadOnly), refusal != nil && refusal.Code == "25006":
+		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" // "" before version 14
+	}
+	return errors.As(err, &setting)
 }
 
 // notDone adds to an error that the request has changed nothing.

@@ -297,6 +297,11 @@ func (l *listener) configure(ctx context.Context) (config *pgx.ConnConfig, err e
 		}
 	}
 	config = config.Copy()
+	if before := l.s.config.BeforeListen; before != nil {
+		if err = before(ctx, config); err != nil {
+			return nil, fmt.Errorf("pgstore: Config.BeforeListen: %w", err)
+		}
+	}
 	config.OnNotification = nil                      // of a user, or of the connection whose configuration this is
 	config.RuntimeParams["client_encoding"] = "UTF8" // of messages
 	config.ConnectTimeout = min(cmp.Or(config.ConnectTimeout, connectTimeout), connectTimeout)

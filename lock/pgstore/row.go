@@ -126,7 +126,13 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 		return errClosed
 	}
 	var err error
-	unused := s.pool.use(ctx, func(conn *pgx.Conn) { err = readAll(ctx, conn, sql, args, scan) })
+	unused := s.pool.use(ctx, func(conn *pgx.Conn) {
+		if err = readAll(ctx, conn, sql, args, scan); ofSettings(conn, err) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			conn.Close(ctx) // the next request has another one
+		}
+	})
 	return cmp.Or(answerOf(unused, false), err)
 }
 
@@ -148,7 +154,10 @@ func readAll(ctx context.Context, conn *pgx.Conn, sql string, args []any, scan f
 		if scan == nil {
 			continue
 		}
-		if err := scan(rows); err != nil {
+		switch err := scan(rows); {
+		case errors.Is(err, driver.ErrNotDone): // it is about what was read
+			return err
+		case err != nil:
 			return fmt.Errorf("pgstore: %w", err)
 		}
 	}

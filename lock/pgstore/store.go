@@ -36,8 +36,13 @@ type Config struct {
 	// [pgx.ParseConfig], or a pool's, and must lead to the pool's database, directly or through a proxy that keeps sessions: otherwise
 	// subscriptions fail. The proxy must reset a session at its end, as PgBouncer does by server_reset_query: otherwise a
 	// store that has died is taken for alive, and granted locks. Default: as the pool connects; with [NewSQL], as one of the pool's connections
-	// was made, whose password may have changed since.
+	// was made, whose password may have changed since: see BeforeListen.
 	Listen *pgx.ConnConfig
+
+	// BeforeListen is called before each attempt to make that connection, with how it is made, as BeforeConnect of
+	// a pool: it may set a password that changes, such as a token of a cloud. With [New] a pool's BeforeConnect is
+	// called as well, unless Listen is set. Default: nothing is changed.
+	BeforeListen func(context.Context, *pgx.ConnConfig) error
 
 	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.
 	// It is for a server that is reached through PgBouncer in transaction mode alone, where LISTEN
@@ -90,8 +95,8 @@ func newStore(pool pool, c Config) (*Store, error) {
 	if err := validateSchema(c.Schema); err != nil {
 		return nil, err
 	}
-	if c.Poll && c.Listen != nil {
-		return nil, errors.New("pgstore: Listen is of no use with Poll")
+	if c.Poll && (c.Listen != nil || c.BeforeListen != nil) {
+		return nil, errors.New("pgstore: Listen and BeforeListen are of no use with Poll")
 	}
 	if c.Listen != nil && c.Listen.BuildFrontend == nil { // pgx panics as it connects
 		return nil, errors.New("pgstore: Listen is not from pgx.ParseConfig")

@@ -121,7 +121,7 @@ type ClientConfig struct {
 	// that the next connection uses a password that has changed. The server must accept the new
 	// one before, and the old one a while longer: [ErrAuth] does not pass. An empty username means
 	// the URL's. The URL must have no password for the server. An error fails the
-	// connection; its text must contain no secret. It is called concurrently, and never for
+	// connection, and so does a user without a password; its text must contain no secret. It is called concurrently, and never for
 	// sentinels. Default: the URL's user and password.
 	Credentials func(context.Context) (username, password string, err error)
 	// SentinelUsername and SentinelPassword are for the sentinels of a redis-sentinel URL.
@@ -297,6 +297,9 @@ func parseSentinelURL(rawURL string, c ClientConfig) (*redis.FailoverOptions, er
 	return o, nil
 }
 
+// errNoPassword reports a user without a password.
+var errNoPassword = errors.New("the user has no password")
+
 // provider returns the source of the credentials for a server whose URL has a user and a
 // password, or nil if the URL is the source.
 func (c *ClientConfig) provider(username, password string) (func(context.Context) (string, string, error), error) {
@@ -308,10 +311,14 @@ func (c *ClientConfig) provider(username, password string) (func(context.Context
 	}
 	return func(ctx context.Context) (string, string, error) {
 		user, secret, err := c.Credentials(ctx)
+		user = cmp.Or(user, username)
+		if err == nil && user != "" && secret == "" { // go-redis would not log in: it would be the default user
+			err = errNoPassword
+		}
 		if err != nil {
 			err = &fault.Credentials{Err: err}
 		}
-		return cmp.Or(user, username), secret, err
+		return user, secret, err
 	}, nil
 }
 

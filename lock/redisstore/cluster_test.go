@@ -373,3 +373,13 @@ func TestClusterMovedSlotEndsNoOtherSubscription(t *testing.T) {
 	assert.Contains(t, old.ClientList(t.Context()).Val(), "id="+connection[1]+" ")
 	assert.EqualValues(t, 1, woken.Load())
 }
+
+// A cluster whose nodes leave their addresses to the client, as behind a translation of addresses, is refused with
+// the setting to change.
+func TestClusterWithoutAddresses(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Directives: []string{"cluster-preferred-endpoint-type unknown-endpoint"}}})
+	_, err := locker(t, cluster.Client(t), lock.Config{}).Mutex("a").Lock(t.Context())
+	require.ErrorContains(t, err, "cluster-preferred-endpoint-type")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}

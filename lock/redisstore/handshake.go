@@ -10,7 +10,7 @@ import (
 
 // handshake is a hook by which a refused connection fails with the server's reason. go-redis takes
 // the refusal for that of an old server without HELLO, and sends the next command: its error would
-// be that the connection is closed.
+// be that the connection is closed, or each request's, if the connection has no user.
 type handshake struct{}
 
 // reasoned returns client with the hook.

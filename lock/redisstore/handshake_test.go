@@ -1,8 +1,10 @@
 package redisstore_test
 
 import (
+	"context"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +49,38 @@ func TestServerInProtectedMode(t *testing.T) {
 	require.ErrorContains(t, err, refusal)
 	require.ErrorContains(t, err, "give it a password")
 	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// A connection that was made while there was no password is not kept once there is one.
+func TestPasswordThatComesLater(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{TCP: true, Password: secret, Users: []string{"alice on >" + secret + " ~* &* +@all"}})
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Server: redistest.Config{Password: secret}})
+	_, address := server.Addr()
+	_, node := cluster.Nodes[0].Addr()
+	for _, test := range []struct {
+		url, user string
+		fault     error
+	}{
+		{"redis://" + address, "", redisstore.ErrAuth},
+		{"redis://alice@" + address, "", redisstore.ErrCredentials},
+		{"redis://" + address, "alice", redisstore.ErrCredentials},
+		{"redis-cluster://" + node, "", redisstore.ErrAuth},
+	} {
+		var known atomic.Bool
+		client, err := redisstore.Dial(test.url+"?pool_size=1&"+unhurriedIO, redisstore.ClientConfig{Credentials: func(context.Context) (string, string, error) {
+			if known.Load() {
+				return test.user, secret, nil
+			}
+			return test.user, "", nil
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		store := open(t, client)
+		isFault(t, store.Ping(t.Context()), test.fault)
+		known.Store(true)
+		require.NoError(t, store.Ping(t.Context()), test)
+	}
 }
 
 // pingAt returns the error of a Ping of the servers of a URL.

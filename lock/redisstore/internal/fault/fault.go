@@ -230,10 +230,14 @@ type connectionError struct{ reason string }
 func (e *connectionError) Error() string { return e.reason }
 
 // OfConnection returns the error of a handshake: as one that ends it, if the server refuses the
-// connection and not a command.
+// connection and not a command, or if the connection has no user. go-redis would keep that one, and
+// requests would have it although there is a password by then.
 func OfConnection(err error) error {
-	if redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED") {
+	switch {
+	case redis.HasErrorPrefix(err, "max number of clients"), redis.HasErrorPrefix(err, "DENIED"):
 		return &connectionError{err.Error()}
+	case redis.HasErrorPrefix(err, "NOAUTH"):
+		return &connectionError{"NOAUTH Authentication required."}
 	}
 	return err
 }

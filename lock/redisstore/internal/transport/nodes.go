@@ -132,8 +132,11 @@ func (n *nodes) loadMasters(ctx context.Context) (masters []*redis.Client, err e
 		masters = append(masters, master)
 		return nil
 	})
-	if err == nil && len(masters) == 0 {
+	switch {
+	case err == nil && len(masters) == 0:
 		err = errNoMaster
+	case errors.Is(err, redis.Nil):
+		err = errAddressless
 	}
 	return masters, err
 }
@@ -161,6 +164,9 @@ func (n *nodes) AnyMaster(ctx context.Context, ask func(master *redis.Client) er
 	}
 	return fault.Classify(err)
 }
+
+// errAddressless is the error of a cluster whose answer has no address where go-redis reads one. It is lasting.
+const errAddressless fault.Refusal = "the cluster's nodes give no addresses: set cluster-preferred-endpoint-type to ip, or to hostname with cluster-announce-hostname"
 
 var errNoMaster = errors.New("redisstore: the cluster has no known master")
 

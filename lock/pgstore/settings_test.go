@@ -1,0 +1,102 @@
+package pgstore_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+)
+
+// A connection that was made while its role had a setting with which no request succeeds does not keep that, once
+// the role has it no more: as after a maintenance in which all transactions are read-only.
+func TestSettingsOfARoleAreMended(t *testing.T) {
+	t.Parallel()
+	const schema, user = "settings", "settings"
+	s := server(t)
+	migrate(t, s, schema)
+	role(t, s, user)
+	exec(t, s, pgstore.Grants(schema, user))
+	// No request takes less than 1 ms.
+	exec(t, s, "CREATE OR REPLACE FUNCTION settings.clock() RETURNS bigint LANGUAGE sql AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM pg_sleep(0.01)'")
+	for _, setting := range []string{
+		"default_transaction_read_only = on", "client_encoding = 'LATIN1'", "statement_timeout = 1", "default_transaction_isolation = 'serializable'",
+	} {
+		for _, begun := range []bool{false, true} { // whether the store had sent a request before
+			store := open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) { c.ConnConfig.User, c.MaxConns = user, 1 })
+			if begun {
+				store.SetReading(time.Now())
+			}
+			request := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := store.Acquire(ctx, hold(driver.KindRead, "a", "client:1"))
+				return err
+			}
+			exec(t, s, "ALTER ROLE settings SET "+setting)
+			refused := request()
+			exec(t, s, "ALTER ROLE settings RESET ALL")
+			if setting != "default_transaction_isolation = 'serializable'" || !begun { // it is not noticed later
+				require.Error(t, refused, "%s, %v", setting, begun)
+			}
+			require.Eventually(t, func() bool { return request() == nil }, time.Minute, 5*time.Millisecond, "%s, %v", setting, begun)
+		}
+	}
+}
+
+// The store's own connection is made with the password of now, although those of a pool of database/sql were
+// made with another one, as with tokens that a cloud gives for some minutes.
+func TestPasswordOfTheStoresConnectionChanges(t *testing.T) {
+	t.Parallel()
+	const schema = "rotates"
+	s := pgtest.Start(t)
+	migrate(t, s, schema)
+	exec(t, s, "CREATE ROLE shop LOGIN PASSWORD 'first'; "+pgstore.Grants(schema, "shop"))
+	rules := filepath.Join(s.Dir(), "data", "pg_hba.conf")
+	require.NoError(t, os.WriteFile(rules, []byte("local all postgres trust\nlocal all all scram-sha-256\n"), 0o600)) // the file is there, with its owner
+	require.NoError(t, s.Restart())
+	var password atomic.Value
+	password.Store("first")
+	current := func(_ context.Context, c *pgx.ConnConfig) error {
+		c.Password = password.Load().(string)
+		return nil
+	}
+	config, err := pgx.ParseConfig("postgres:///postgres?user=shop&host=" + s.Dir())
+	require.NoError(t, err)
+	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(current))
+	defer db.Close()
+	store, err := pgstore.NewSQL(db, pgstore.Config{Schema: schema, BeforeListen: current})
+	require.NoError(t, err)
+	defer store.Close()
+	subscribe := func(name string) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		subscription, err := store.Subscribe(ctx, hold(driver.KindMutex, name, "client:1"), func(driver.Notice) {})
+		require.NoError(t, err)
+		t.Cleanup(subscription.Close)
+	}
+	subscribe("a")
+	exec(t, s, "ALTER ROLE shop PASSWORD 'second'")
+	password.Store("second")
+	admin := s.Pool(t)
+	var pid int
+	require.NoError(t, admin.QueryRow(t.Context(), "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'").Scan(&pid))
+	require.Eventually(t, func() (ended bool) {
+		err := admin.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) = 0 FROM pg_stat_activity WHERE pid = $1", pid).Scan(&ended)
+		return err == nil && ended
+	}, time.Minute, 5*time.Millisecond)
+	subscribe("b")
+	_, err = pgstore.NewSQL(db, pgstore.Config{Poll: true, BeforeListen: current})
+	assert.Error(t, err)
+}
