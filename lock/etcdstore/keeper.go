@@ -34,7 +34,7 @@ type keeper struct {
 	last   place                         // of the last read; zero: none on this connection
 	closed bool
 
-	streams context.Context    // of the stream, as it outlasts a round
+	streams context.Context    // of the stream, as it outlasts a round; a member without a leader ends it
 	cut     context.CancelFunc // ends streams
 
 	voided atomic.Int64 // rounds that did not count as the leader has changed
@@ -145,7 +145,7 @@ func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb
 }
 
 // send sends keepalives, and waits for their answers. Rounds on one connection share a stream: for each
-// stream etcd's client has a user's password checked, which takes a member's processor some 50 ms.
+// stream etcd's client has a user's password checked, which takes a member's processor some 75 ms.
 func (k *keeper) send(ctx context.Context, ids []clientv3.LeaseID) (of map[clientv3.LeaseID]kept, err error) {
 	of = make(map[clientv3.LeaseID]kept, len(ids))
 	if len(ids) == 0 {
@@ -203,7 +203,7 @@ func (k *keeper) connect() error {
 		return err
 	}
 	k.conn, k.kv, k.lease, k.last = conn, pb.NewKVClient(conn), pb.NewLeaseClient(conn), place{}
-	k.streams, k.cut = context.WithCancel(context.Background())
+	k.streams, k.cut = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 )
@@ -44,7 +45,7 @@ func TestKeepaliveOfAnotherMember(t *testing.T) {
 	}
 }
 
-// Renewals share a stream: a user's password is checked for each stream, which takes a member some 50 ms. One that
+// Renewals share a stream: a user's password is checked for each stream, which takes a member some 75 ms. One that
 // has ended costs no renewal.
 func TestRenewalsShareAStream(t *testing.T) {
 	t.Parallel()
@@ -81,4 +82,29 @@ func TestRenewalsShareAStream(t *testing.T) {
 		k.cut()
 		return keep()
 	})
+}
+
+// A member that has lost its leader ends the stream, so that the next renewal is sent to another member at once:
+// a keepalive there waits for a leader, for longer than a renewal may take.
+func TestStreamOfAMemberWithoutALeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, layout{2, swift.election}, nil)
+	client := c.members[0].dial(t)
+	k := newKeeper(client, systemClock(), "any", nil)
+	t.Cleanup(k.close)
+	eventually(t, "a lease is kept alive", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		granted, err := client.Grant(ctx, 600)
+		if err == nil {
+			_, _, err = k.keep(ctx, []clientv3.LeaseID{granted.ID}, nil)
+		}
+		return err == nil
+	})
+	c.members[1].kill()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	defer context.AfterFunc(ctx, k.cut)()
+	_, err := k.stream.Recv()
+	require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrNoLeader)
 }
