@@ -52,7 +52,7 @@ package filestore
 //
 // Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
 // lock/internal/machine/doc.go; those for one name: keymutex.go.
-// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315.
+// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
 // Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380.
