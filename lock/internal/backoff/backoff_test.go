@@ -55,7 +55,7 @@ func TestRetryReturnsAFinalError(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := Retry(ctx, t.Context(), time.Hour, func(err error) bool { return err == passing }, func(context.Context) error {
+		err := Retry(ctx, t.Context(), time.Hour, func(err error) bool { return errors.Is(err, passing) }, func(context.Context) error {
 			if time.Since(begin) == 0 {
 				return passing
 			}
