@@ -90,8 +90,9 @@ package lock
 // lock/delayqueue/script.go Queue.ask(); of a waiter run.go queue.failed(), outage.next(),
 // queue.go queue.begin(); request.go request.release(); lock/quorum/cleanup.go backlog.run();
 // all these by lock/internal/backoff/backoff.go After(); cleanup.go cleanup.release().
-// Tests: faults_test.go, cleanup_test.go, lock/delayqueue/faults_test.go.
-// Planted: 24.
+// Tests: faults_test.go, cleanup_test.go, semaphore_test.go, lock/delayqueue/faults_test.go,
+// lock/internal/backoff/backoff_test.go.
+// Planted: 24, 396, 417.
 //
 // Pauses between retries, and between attempts at a message (lock/delayqueue/backoff.go):
 // lock/internal/backoff/backoff.go Pause().
@@ -131,7 +132,7 @@ package lock
 // Tests: observer_test.go, logger_test.go, lock/internal/logging/logger_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289, 366.
+// Planted: 121, 122, 123, 137, 289, 366, 397.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.

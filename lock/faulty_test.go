@@ -65,6 +65,11 @@ func down(context.Context, func() error) error { return unavailable{untouched: t
 // broken is the fault of a store that fails permanently.
 func broken(context.Context, func() error) error { return fmt.Errorf("no such user") }
 
+// denied is the fault of a store that refuses the user.
+func denied(context.Context, func() error) error {
+	return fmt.Errorf("no such user: %w", lock.ErrNotDone)
+}
+
 // panics is the fault of a store that panics before it has done anything, and panicsLate of one
 // that does so after it.
 func panics(context.Context, func() error) error { panic("a hook's") }

@@ -3,11 +3,13 @@ package lock_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -105,5 +107,40 @@ func TestLoggerThatBlocks(t *testing.T) {
 			synctest.Wait()
 			require.EqualValues(t, 1000, calls.Load(), "the goroutines that wait for the logger")
 		})
+	})
+}
+
+// stuck is an error whose text waits, as for a lock that the function which panicked still holds.
+type stuck struct{ until <-chan struct{} }
+
+func (s stuck) Error() string { <-s.until; return "no longer stuck" }
+
+// The value of a panic, whose text is a method of the user's, is printed by the logger alone: the panic is
+// delivered, and what waits for the same lock goes on.
+func TestPanicThatCannotBePrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(until) })
+		defer letGo()
+		var log lines
+		server := locktest.StartMemory(t)
+		l, store := faultyLocker(t, server, lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxRunning: 1})
+		var p *lock.PanicError
+		require.ErrorAs(t, isOver(t, deferOn(t, l, "a", func(context.Context) error { panic(stuck{until}) })), &p, "the function's")
+
+		held := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		var waiting []*lock.Deferred
+		for range 2 {
+			waiting = append(waiting, deferOn(t, l, "a", func(context.Context) error { return nil }))
+		}
+		synctest.Wait()
+		store.set(func() { store.acquire = times(1, func(context.Context, func() error) error { panic(stuck{until}) }) })
+		time.Sleep(time.Minute)
+		require.ErrorAs(t, isOver(t, waiting[0]), &p, "the store's")
+		unlock(t, held)
+		require.NoError(t, isOver(t, waiting[1]))
+		letGo()
+		synctest.Wait()
+		assert.Equal(t, 2, log.count(`panic="no longer stuck"`))
 	})
 }

@@ -70,6 +70,40 @@ func TestSemaphoreRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	})
 }
 
+// A change that may have been made is not reported as one that was not, whatever its repetitions have met.
+func TestErrorOfARepeatedChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, then fault
+		added       int64
+		notDone     bool
+	}{
+		"a lost reply, then refused":     {cut, down, 2, false},
+		"a lost reply, then denied":      {cut, denied, 2, false},
+		"refused, then lost replies":     {down, lostReply, 2, false},
+		"refused, then denied":           {down, denied, 0, true},
+		"refused by one after the other": {down, down, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: 2 * time.Second})
+				calls := 0
+				f.set(func() {
+					f.count = func(ctx context.Context, do func() error) error {
+						if calls++; calls == 1 {
+							return test.first(ctx, do)
+						}
+						return test.then(ctx, do)
+					}
+				})
+				err := s.AddPermits(t.Context(), 2)
+				require.Error(t, err)
+				assert.Equal(t, test.notDone, errors.Is(err, lock.ErrNotDone), "broken promise: %v", err)
+				assert.Equal(t, 5+test.added, available(t, theirs))
+			})
+		})
+	}
+}
+
 func TestSemaphoreRecordsLastForAllRepetitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs, f := semaphoreOn(t, lock.Config{RetryFor: time.Minute, RequestTimeout: 10 * time.Second, TTL: time.Second})

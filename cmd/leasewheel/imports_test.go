@@ -59,7 +59,7 @@ var fences = map[string]fence{
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic", "github.com/alicebob/miniredis/", "github.com/yuin/gopher-lua"},
 	},
 
-	"lock/internal/backoff": {tests: true},
+	"lock/internal/backoff": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}, tests: true},
 	"lock/internal/logging": {others: []string{"golang.org/x/"}, tests: true},
 	"lock/internal/reentry": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 

@@ -25,10 +25,10 @@
 // sentinel's master or a cluster. Their clocks need not agree, but must run at rates at most 1 % apart.
 //
 // A node must not lose data: a node that restarts empty may be part of a second majority
-// while the first holder is still at work, and so may one whose clock was set forward. Keep a node that has lost its data away from
-// its clients for the longest TTL in use, or make it write each change to disk. This
-// package shortens that time, since the next renewal restores the lease at the node, but
-// does not eliminate it.
+// while the first holder is still at work, and so may one whose clock was set forward. Keep
+// a node that has lost its data away from its clients for the longest TTL in use, or make it
+// write each change to disk. This package shortens that time, since the next renewal restores
+// the lease at the node, but does not eliminate it.
 //
 // # Fencing
 //

@@ -290,6 +290,34 @@ func TestNodeThatPanics(t *testing.T) {
 	})
 }
 
+// stuck is an error whose text waits, as for a lock that the function which panicked still holds.
+type stuck struct{ until <-chan struct{} }
+
+func (s stuck) Error() string { <-s.until; return "no longer stuck" }
+
+// A node that panics with a value whose text waits has failed, as with any other: it is not waited for.
+func TestPanicThatCannotBePrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		until := make(chan struct{})
+		for _, b := range all {
+			b.set(func(string, *driver.Hold) mishap { return mishap{returning: func() { panic(stuck{until}) }} })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := store.Acquire(ctx, hold("me:1"))
+		close(until)
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, driver.ErrUnavailable, "broken promise: the nodes have not answered")
+		assert.ErrorContains(t, err, "node 1: quorum: the store panicked: no longer stuck")
+		for _, b := range all {
+			b.set(nil)
+		}
+		pass(ttl)
+	})
+}
+
 // A node that a caller gave no time to answer is still waited for by others.
 func TestShortDeadlineMakesNoNodeMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 			r := reply[T]{node: n, err: errNoAnswer} // remains after the store's runtime.Goexit
 			defer func() {
 				if value := recover(); value != nil {
-					r.err = fmt.Errorf("quorum: the store panicked: %v", value)
+					r.err = &panicError{value}
 				}
 				p.replies <- r
 			}()
@@ -54,6 +54,12 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	}
 	return p
 }
+
+// panicError is the error of a node that panicked. The value's text is a method of the user's, which may
+// wait, as for a lock that is still held: it is made where the error is read.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("quorum: the store panicked: %v", e.value) }
 
 // request sends a request to one node, as ask does, and returns its error.
 func (n *node) request(ctx context.Context, s *Store, by time.Time, request func(context.Context) error) error {

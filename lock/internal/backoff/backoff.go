@@ -3,9 +3,12 @@ package backoff
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Pause returns a pause that doubles with each failure, from first up to most. failures
@@ -32,27 +35,31 @@ func After(failures int) time.Duration { return Pause(failures, First, most) }
 // the calls. The context of the calls ends at the limit, which bounds all of them together. If
 // it cuts a later call short, or no further call can begin in time, the error is that of the
 // latest whole call. If ctx ends, or owner does during a pause, the error also carries that
-// cause.
+// cause. It matches [driver.ErrNotDone] only if those of all calls do.
 func Retry(ctx, owner context.Context, limit time.Duration, again func(error) bool, once func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	start := time.Now()
 	by, _ := limited.Deadline()
+	maybe := false // a call may have been applied
 	var whole error
 	for failures := 0; ; failures++ {
 		err := once(limited)
 		if err == nil {
 			return nil
 		}
-		if whole == nil || time.Now().Before(by) {
+		repeats := again(err)
+		if whole == nil || !repeats || time.Now().Before(by) {
 			whole = err
+		}
+		maybe = maybe || !errors.Is(err, driver.ErrNotDone)
+		if maybe && errors.Is(whole, driver.ErrNotDone) {
+			whole = maybeApplied{whole}
 		}
 		pause, ended := After(failures), ctx
 		switch {
 		case ctx.Err() != nil:
-		case !again(err):
-			return err
-		case time.Since(start)+pause > limit:
+		case !repeats, time.Since(start)+pause > limit:
 			return whole
 		default:
 			ended = sleep(ctx, owner, pause)
@@ -62,6 +69,15 @@ func Retry(ctx, owner context.Context, limit time.Duration, again func(error) bo
 		}
 	}
 }
+
+// maybeApplied is the error of a call that has changed nothing, after one that may have.
+type maybeApplied struct{ error }
+
+func (e maybeApplied) Is(target error) bool {
+	return target != driver.ErrNotDone && errors.Is(e.error, target)
+}
+
+func (e maybeApplied) As(target any) bool { return errors.As(e.error, target) }
 
 // sleep waits for d. It returns the context that ends first, or nil.
 func sleep(ctx, owner context.Context, d time.Duration) (ended context.Context) {

@@ -2,6 +2,7 @@ package backoff
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,27 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		if Sleep(ctx, time.Hour) || time.Since(begin) != 2*time.Second {
 			t.Errorf("a context of a second took %v", time.Since(begin))
+		}
+	})
+}
+
+// An error after which nothing is repeated is returned, even if the context ended before it came: it is
+// about the request, and what repetitions met before it is not.
+func TestRetryReturnsAFinalError(t *testing.T) {
+	passing, final := errors.New("passing"), errors.New("final")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := Retry(ctx, t.Context(), time.Hour, func(err error) bool { return errors.Is(err, passing) }, func(context.Context) error {
+			if time.Since(begin) == 0 {
+				return passing
+			}
+			time.Sleep(time.Second)
+			return final
+		})
+		if !errors.Is(err, final) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Retry returned %v", err)
 		}
 	})
 }

@@ -14,8 +14,16 @@ var ErrPanicked = errors.New("redisstore: the client panicked, or ended its goro
 func Protect(call func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("redisstore: the client panicked: %v", value)
+			err = &panicError{value}
 		}
 	}()
 	return call()
+}
+
+// panicError is the error of a panic. The value's text is a method of the user's, which may wait, as for
+// a lock that is still held: it is made where the error is read.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("redisstore: the client panicked: %v", e.value)
 }
