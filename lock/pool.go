@@ -101,9 +101,10 @@ func (p *pool) take(q *taskQueue) *task {
 	defer p.mu.Unlock()
 	for q.tasks.Len() > 0 && q.running <= p.limit() {
 		t := q.tasks.Front().Value.(*task)
+		group := p.group(t.name, t.kind) // the task stays queued if the store ends this goroutine
 		q.tasks.Remove(t.element)
 		t.queue, t.element = nil, nil
-		if p.group(t.name, t.kind) == q.group {
+		if group == q.group {
 			return t
 		}
 		p.tasks-- // the store's topology has changed
