@@ -112,7 +112,7 @@ package pgstore
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
