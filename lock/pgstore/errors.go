@@ -34,7 +34,7 @@ func ofSettings(conn *pgx.Conn, err error) bool {
 	var refusal *pgconn.PgError
 	var setting unfit
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == "57014": // statement_timeout
+	case errors.As(err, &refusal) && (refusal.Code == "57014" || refusal.Code == "55P03"): // statement_timeout, lock_timeout
 		return true
 	case errors.Is(err, errReadOnly), refusal != nil && refusal.Code == "25006":
 		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" // "" before version 14
