@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,7 +35,7 @@ func ofSettings(conn *pgx.Conn, err error) bool {
 	var refusal *pgconn.PgError
 	var setting unfit
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == "57014": // statement_timeout
+	case errors.As(err, &refusal) && (refusal.Code == "57014" || refusal.Code == "55P03"): // statement_timeout, lock_timeout
 		return true
 	case errors.Is(err, errReadOnly), refusal != nil && refusal.Code == "25006":
 		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" // "" before version 14
@@ -51,14 +52,20 @@ func notDone(err error) error {
 }
 
 // protect calls what may call functions of the user, such as a tracer of the pool, where no caller would get their
-// panic: it is an error there.
-func protect(call func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("pgstore: the client panicked: %v", value)
-		}
-	}()
-	return call()
+// panic: it is an error there, as is the end of their goroutine by runtime.Goexit.
+func protect(call func() error) error {
+	err := errors.New("pgstore: the client ended its goroutine")
+	var called sync.WaitGroup
+	called.Go(func() {
+		defer func() {
+			if value := recover(); value != nil {
+				err = fmt.Errorf("pgstore: the client panicked: %v", value)
+			}
+		}()
+		err = call()
+	})
+	called.Wait()
+	return err
 }
 
 // answerOf returns what an error of pgx means for a request, which is one statement.

@@ -178,6 +178,27 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 	}
 }
 
+// What has been done before is confirmed without a change of the row, about which the waiters for a latch would
+// contend once it is open.
+func TestConfirmationsDoNotContend(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "confirmed")
+	store := open(t, s, pgstore.Config{Schema: "confirmed"})
+	create := &driver.Count{Kind: driver.KindLatch, Name: "open", Op: driver.CountCreate, N: 0, Request: "create", Keep: time.Hour}
+	_, err := store.Count(unhurried(t), create)
+	require.NoError(t, err)
+	rev := func() (rev int64) {
+		require.NoError(t, s.Pool(t).QueryRow(t.Context(), "SELECT rev FROM confirmed.locks WHERE name = 'open'").Scan(&rev))
+		return rev
+	}
+	before := rev()
+	granted(t, store, hold(driver.KindLatch, "open", "client:1"))
+	_, err = store.Count(unhurried(t), create)
+	require.NoError(t, err)
+	assert.Equal(t, before, rev())
+}
+
 // Waiters are notified although a host that hangs, as a former primary may, precedes the server's: it has its
 // own time to answer, not that of all.
 func TestNotificationsBesideAHostThatHangs(t *testing.T) {

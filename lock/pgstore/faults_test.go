@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -679,22 +680,29 @@ func (s stuck) Handle(context.Context, slog.Record) error {
 
 // contextual is a tracer that needs something of a request's context.
 type contextual struct {
-	panics atomic.Int64 // how often it does
+	panics atomic.Int64 // how often it does, or ends its goroutine: by turns
 }
 
 type traced struct{}
 
 func (c *contextual) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	if ctx.Value(traced{}) == nil && c.panics.Add(-1) >= 0 {
+	if ctx.Value(traced{}) != nil {
+		return ctx
+	}
+	switch left := c.panics.Add(-1); {
+	case left < 0:
+	case left%2 == 0:
 		panic("a tracer")
+	default:
+		runtime.Goexit()
 	}
 	return ctx
 }
 
 func (*contextual) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A tracer that panics in a request of the store's own, as its context has no span, ends no process. What
-// failed is tried again.
+// A tracer that panics in a request of the store's own, as its context has no span, ends no process, nor the
+// goroutine of a subscription. What failed is tried again.
 func TestTracerThatPanicsInTheBackground(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -710,10 +718,13 @@ func TestTracerThatPanicsInTheBackground(t *testing.T) {
 		require.Eventually(t, func() bool { return tracer.panics.Load() < 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, store.Close())
 	}
-	store := open(t, s, pgstore.Config{Schema: "traced"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
-	tracer.panics.Store(1)
-	store.RunSweeper()
-	assert.True(t, store.SweepPlanned())
+	for panics := range int64(2) {
+		store := open(t, s, pgstore.Config{Schema: "traced"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
+		tracer.panics.Store(panics + 1)
+		store.RunSweeper()
+		assert.True(t, store.SweepPlanned())
+		tracer.panics.Store(0)
+	}
 }
 
 // A logger that blocks, and panics, costs no subscription, and delays no Close.

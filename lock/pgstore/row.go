@@ -127,7 +127,7 @@ func (s *Store) queryOnce(ctx context.Context, sql string, args []any, scan func
 	}
 	var err error
 	unused := s.pool.use(ctx, func(conn *pgx.Conn) {
-		if err = readAll(ctx, conn, sql, args, scan); ofSettings(conn, err) {
+		if err = readAll(ctx, conn, sql, args, scan); err != nil && ctx.Err() == nil && ofSettings(conn, err) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			conn.Close(ctx) // the next request has another one

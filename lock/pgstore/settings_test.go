@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
@@ -53,6 +55,81 @@ func TestSettingsOfARoleAreMended(t *testing.T) {
 			require.Eventually(t, func() bool { return request() == nil }, time.Minute, 5*time.Millisecond, "%s, %v", setting, begun)
 		}
 	}
+}
+
+// A lock_timeout of a role, too, ends with the request that it has refused.
+func TestLockTimeoutOfARoleIsMended(t *testing.T) {
+	t.Parallel()
+	const schema, user = "hasty", "hasty"
+	s := server(t)
+	migrate(t, s, schema)
+	role(t, s, user)
+	exec(t, s, pgstore.Grants(schema, user)+"; ALTER ROLE hasty SET lock_timeout = 1")
+	store := open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.MaxConns = user, 1
+	})
+	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+	admin := s.Pool(t)
+	tx := begin(t, admin)
+	_, err := tx.Exec(t.Context(), "SELECT FROM hasty.locks FOR UPDATE")
+	require.NoError(t, err)
+	_, err = store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	exec(t, s, "ALTER ROLE hasty RESET ALL")
+	released := make(chan error, 1)
+	go func() {
+		_, err := store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+		released <- err
+	}()
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := admin.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'hasty' AND wait_event_type = 'Lock'").Scan(&waits)
+		return err == nil && waits || len(released) > 0
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-released)
+}
+
+// A pool that cancels requests on the server, in place of closing their connections, keeps those.
+func TestCancelledRequestKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "cancelled")
+	var made atomic.Int64
+	store := open(t, s, pgstore.Config{Schema: "cancelled"}, func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.ConnConfig.RuntimeParams["application_name"] = "cancelled"
+		c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Minute}
+		}
+		c.AfterConnect = func(context.Context, *pgx.Conn) error {
+			made.Add(1)
+			return nil
+		}
+	})
+	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+	admin := s.Pool(t)
+	tx := begin(t, admin)
+	_, err := tx.Exec(t.Context(), "SELECT FROM cancelled.locks FOR UPDATE")
+	require.NoError(t, err)
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	released := make(chan error, 1)
+	go func() {
+		_, err := store.Release(ctx, hold(driver.KindMutex, "a", "client:1"))
+		released <- err
+	}()
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := admin.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'cancelled' AND wait_event_type = 'Lock'").Scan(&waits)
+		return err == nil && waits
+	}, time.Minute, 5*time.Millisecond)
+	giveUp()
+	require.ErrorIs(t, <-released, driver.ErrNotDone)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, err = store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, made.Load())
 }
 
 // The store's own connection is made with the password of now, although those of a pool of database/sql were

@@ -5,6 +5,7 @@ import "strings"
 // statements are the texts of a store's statements.
 type statements struct {
 	clock, read, save, acquire, release, renew string
+	confirm                                    string
 	look, list                                 string
 	announce, clients                          string
 	wait, unwait, leave, knows                 string
@@ -36,6 +37,8 @@ func newStatements(schema string) statements {
 				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
 			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::int8range,
 				$10::bigint[], $11::smallint[], $12::text[], $13::text[]) r`),
+		// A commit that has written something waits for the replicas to have all before it.
+		confirm: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_catalog.pg_logical_emit_message(true, 'leasewheel', ''::text) END`,
 		acquire: text(`SELECT {columns}, r.token, r.reserved
 			FROM {schema}.acquire($1::text, $2::text, $3::bigint, $4::bigint, $5::bool, $6::bigint, $7::bigint, $8::int8range) r`),
 		release: text("SELECT {columns} FROM {schema}.release($1::text, $2::text, $3::bigint, $4::bigint) r"),

@@ -19,8 +19,8 @@ type step struct {
 	name string
 	do   func(s *machine.State, now time.Time) []machine.Message
 	row  *row // nil until it was read
-	// confirms is set if the answer confirms a change, also one of an earlier request. A replica may lack
-	// that: a request whose context ends while it waits for replicas is committed without them.
+	// confirms is set if the answer confirms a change, also one of an earlier request. A synchronous replica may
+	// lack that: a request whose context ends while it waits for replicas is committed without them.
 	confirms bool
 
 	next row
@@ -51,8 +51,9 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 }
 
 // steps makes steps on different names, which succeed or fail together. A step that changes nothing
-// is saved nevertheless if it confirms something, as its commit waits for replicas, or if another request
-// was under way: see settled in schema.sql. w is when the server may carry it out; nil: at any time.
+// is saved nevertheless if another request was under way: see settled in schema.sql. If it confirms something, the
+// replicas are awaited without a change of the row, about which thousands of waiters for a latch that is open
+// would contend. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	defer s.turn(ctx, namesOf(steps)...)()
@@ -61,7 +62,7 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 		return err
 	}
 	for len(steps) > 0 {
-		changed := steps[:0]
+		changed, confirms := steps[:0], false
 		for _, st := range steps {
 			if !w.has(st.row.clock) {
 				return errLate
@@ -72,11 +73,17 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 			}
 			st.sent = st.do(state, st.row.now())
 			st.over = st.next.set(state)
-			if st.confirms || !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
+			if !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
 				changed = append(changed, st)
+			} else {
+				confirms = confirms || st.confirms
 			}
 		}
-		if steps = changed; len(steps) == 0 {
+		switch steps = changed; {
+		case len(steps) > 0: // their commit waits for replicas, too
+		case confirms:
+			return s.query(ctx, s.sql.confirm, nil, nil)
+		default:
 			return nil
 		}
 		if err := s.save(ctx, w, steps); err != nil {

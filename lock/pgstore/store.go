@@ -40,8 +40,9 @@ type Config struct {
 	Listen *pgx.ConnConfig
 
 	// BeforeListen is called before each attempt to make that connection, with how it is made, as BeforeConnect of
-	// a pool: it may set a password that changes, such as a token of a cloud. With [New] a pool's BeforeConnect is
-	// called as well, unless Listen is set. Default: nothing is changed.
+	// a pool: it may set a password that changes, such as a token of a cloud. Its context ends after 5 s, or by Close,
+	// which waits for it. After an error or a panic it is called again, at most 1 s later. With [New] a pool's
+	// BeforeConnect is called first, unless Listen is set. Default: nothing is changed.
 	BeforeListen func(context.Context, *pgx.ConnConfig) error
 
 	// Poll makes waiters ask every 60 to 180 ms, and the store make no connection of its own.
@@ -130,8 +131,8 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 	return err
 }
 
-// Close ends the store's subscriptions and its connection. Requests fail afterwards. The locks
-// end by their TTLs, except for counts without one.
+// Close removes what has ended, for up to a second, and ends the store's subscriptions and its connection. Requests
+// fail afterwards. The locks end by their TTLs, except for counts without one.
 func (s *Store) Close() error {
 	s.sweeper.stop()
 	s.end()
