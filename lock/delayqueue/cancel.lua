@@ -8,6 +8,6 @@
 local id = ARGV[2]
 if not read(id) then return 0 end
 if held(id) then return -1 end
-local _ = call('zrem', due, id) == 1 or call('zrem', leased, id) == 1 or call('zrem', dead, id)
 forget(id)
+local _ = call('zrem', due, id) == 1 or call('zrem', leased, id) == 1 or call('zrem', dead, id)
 return 1

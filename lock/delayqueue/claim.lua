@@ -45,12 +45,12 @@ local kept, few, restMicros, old = tonumber(ARGV[10]), tonumber(ARGV[7]), 10000,
 if kept > 0 then
   old = call('zrangebyscore', dead, '-inf', number(now - kept), 'limit', 0, few)
   for _, id in ipairs(old) do
-    call('zrem', dead, id)
     -- Another client may have added a message to the dead letters that has another place.
     if not call('zscore', due, id) and not call('zscore', leased, id) then
       forget(id)
       dropped = dropped + 1
     end
+    call('zrem', dead, id)
   end
 end
 
@@ -108,11 +108,13 @@ local function claimDue()
   local ids = {}
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do
     local payload, r = call('hget', payloads, id), read(id)
-    if payload and #ids > 0 and #payload > room then break end
+    local sound = payload and r and not r.damaged and not exhausted(r)
+    local refused = not sound and type(redis.pcall('zscore', dead, id)) == 'table' -- as a dead letter
+    if #ids > 0 and (refused or payload and #payload > room) then break end
     if not payload or not r or r.damaged then
       salvage(id)
       damaged = damaged + 1
-    elseif exhausted(r) then -- moved since its last lease ended
+    elseif not sound then -- moved since its last lease ended
       bury(id, r, r.err ~= '' and r.err or ended(r))
     else
       r.attempt, r.token = r.attempt + 1, first + #ids

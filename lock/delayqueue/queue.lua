@@ -86,7 +86,8 @@ local function bury(id, r, err)
   write(id, r)
 end
 
--- forget deletes a message that is in no zset.
+-- forget deletes a message, which is removed from its zset afterwards: without that its id, which the records
+-- have, would be taken for good if another client has replaced the payloads.
 local function forget(id)
   call('hdel', payloads, id)
   call('hdel', records, id)
@@ -100,9 +101,9 @@ local function salvage(id)
     bury(id, r, r.err)
     return true
   end
+  forget(id)
   call('zrem', leased, id)
   call('zrem', due, id)
-  forget(id)
   return false
 end
 

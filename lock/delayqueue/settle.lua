@@ -20,8 +20,8 @@ for i = 2, #ARGV, 5 do
   if not r or r.token ~= tonumber(ARGV[i + 2]) then
     outcome = 0
   elseif action == 'done' then
-    local _ = call('zrem', leased, id) == 1 or call('zrem', due, id) == 1 or call('zrem', dead, id)
     forget(id)
+    local _ = call('zrem', leased, id) == 1 or call('zrem', due, id) == 1 or call('zrem', dead, id)
   elseif not call('zscore', leased, id) then
     outcome = 2
   elseif action == 'buried' then

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -254,6 +255,77 @@ func TestReplacedKeyLosesNoMessage(t *testing.T) {
 		work(t, q, succeed, worker{MaxAttempts: 1})
 		eventually(t, "it is buried", buried(t, q))
 	})
+}
+
+// While another client has replaced a key, a message that is about to be deleted keeps its parts, or
+// loses all of them: an id without a message could not be put any more.
+func TestReplacedPayloadsLeaveNoID(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, q *delayqueue.Queue, c *redis.Client, replace func()){
+		"Done": func(t *testing.T, q *delayqueue.Queue, _ *redis.Client, replace func()) {
+			l := newLog()
+			stop := work(t, q, func(context.Context, *delivery) error {
+				replace()
+				return nil
+			}, worker{TTL: 100 * time.Millisecond, Report: l.add})
+			eventually(t, "the outcome is given up", func() bool {
+				return slices.ContainsFunc(l.all(), func(r report) bool { return r.Took > 0 })
+			})
+			stop()
+		},
+		"Cancelled": func(t *testing.T, q *delayqueue.Queue, _ *redis.Client, replace func()) {
+			replace()
+			require.ErrorIs(t, q.Cancel(t.Context(), "a"), redisstore.ErrWrongType)
+		},
+		"Retention": func(t *testing.T, q *delayqueue.Queue, c *redis.Client, replace func()) {
+			c.ZRem(t.Context(), keyOf("due"), "a")
+			c.ZAdd(t.Context(), keyOf("dead"), redis.Z{Score: 1, Member: "a"})
+			replace()
+			require.ErrorIs(t, q.Work(t.Context(), succeed, worker{}), redisstore.ErrWrongType)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Start(t, redistest.Config{}).Client(t)
+			q := open(t, client, config{Retention: time.Hour})
+			put(t, q, message{ID: "a"})
+			test(t, q, client, sync.OnceFunc(func() {
+				client.Rename(context.Background(), keyOf("payload"), "aside")
+				client.LPush(context.Background(), keyOf("payload"), "x")
+			}))
+			require.NoError(t, client.Del(t.Context(), keyOf("payload")).Err())
+			require.NoError(t, client.Rename(t.Context(), "aside", keyOf("payload")).Err())
+			whole(t, client)
+		})
+	}
+}
+
+// A message that cannot become a dead letter, since another client has replaced their key, costs
+// those before it neither their claim nor an attempt.
+func TestReplacedKeyCostsNoOtherMessage(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	q := open(t, client, config{Poll: 10 * time.Millisecond})
+	put(t, q, message{ID: "a"}, message{ID: "exhausted"})
+	client.ZAdd(t.Context(), keyOf("due"), redis.Z{Score: 1, Member: "a"})
+	client.HSet(t.Context(), keyOf("record"), "exhausted", "1 7 1 1 n ")
+	require.NoError(t, client.LPush(t.Context(), keyOf("dead"), "x").Err())
+	l := newLog()
+	work(t, q, succeed, worker{MaxAttempts: 1, TTL: time.Hour, Report: l.add})
+	assert.Equal(t, delayqueue.Done, l.await(t, 1)[0].Outcome)
+	require.NoError(t, client.Del(t.Context(), keyOf("dead")).Err())
+	eventually(t, "the other is buried", buried(t, q))
+}
+
+// The key that is replaced is named, and no other one, though the user has no right to look at all.
+func TestReplacedKeyIsNamedWithoutRights(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	q := open(t, client, config{})
+	require.NoError(t, client.LPush(t.Context(), keyOf("record"), "x").Err())
+	require.NoError(t, client.ACLSetUser(t.Context(), "default", "-zcard").Err())
+	_, err := q.Put(t.Context(), message{ID: "a"})
+	require.ErrorContains(t, err, "the key "+keyOf("record")+" is no hash")
 }
 
 // buried returns a condition: the queue has a dead letter.

@@ -120,9 +120,10 @@ type ClientConfig struct {
 	// Credentials returns the user and the password for each new connection to a server, so
 	// that the next connection uses a password that has changed. The server must accept the new
 	// one before, and the old one a while longer: [ErrAuth] does not pass. An empty username means
-	// the URL's. The URL must have no password for the server. An error fails the
-	// connection, and so does a user without a password; its text must contain no secret. It is called concurrently, and never for
-	// sentinels. Default: the URL's user and password.
+	// the URL's. The URL must have no password for the server. An error fails the connection; its
+	// text must contain no secret. So does an empty password of a user other than default, since
+	// the connection would be the default user's; for a user with nopass return any other. It is
+	// called concurrently, and never for sentinels. Default: the URL's user and password.
 	Credentials func(context.Context) (username, password string, err error)
 	// SentinelUsername and SentinelPassword are for the sentinels of a redis-sentinel URL.
 	// With either, user:password@ in the URL is the server's.
@@ -312,7 +313,7 @@ func (c *ClientConfig) provider(username, password string) (func(context.Context
 	return func(ctx context.Context) (string, string, error) {
 		user, secret, err := c.Credentials(ctx)
 		user = cmp.Or(user, username)
-		if err == nil && user != "" && secret == "" { // go-redis would not log in: it would be the default user
+		if err == nil && user != "" && user != "default" && secret == "" { // go-redis would be the default user
 			err = errNoPassword
 		}
 		if err != nil {

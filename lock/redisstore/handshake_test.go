@@ -83,6 +83,29 @@ func TestPasswordThatComesLater(t *testing.T) {
 	}
 }
 
+// The default user of a server without passwords is that also by its name.
+func TestUsersWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{TCP: true, Users: []string{"alice on nopass ~* &* +@all"}})
+	_, address := server.Addr()
+	for _, test := range []struct{ url, user, password, want string }{
+		{"redis://" + address, "", "", "default"},
+		{"redis://" + address, "default", "", "default"},
+		{"redis://default@" + address, "", "", "default"},
+		{"redis://alice@" + address, "", "any", "alice"},
+		{"redis://" + address, "alice", "any", "alice"},
+	} {
+		client, err := redisstore.Dial(test.url, redisstore.ClientConfig{Credentials: func(context.Context) (string, string, error) {
+			return test.user, test.password, nil
+		}})
+		require.NoError(t, err)
+		user, err := client.Do(t.Context(), "acl", "whoami").Text()
+		assert.NoError(t, err, test)
+		assert.Equal(t, test.want, user, test)
+		require.NoError(t, client.Close())
+	}
+}
+
 // pingAt returns the error of a Ping of the servers of a URL.
 func pingAt(t *testing.T, url string) error {
 	t.Helper()

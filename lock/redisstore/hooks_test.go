@@ -157,27 +157,38 @@ func TestHookThatPanicsInTheBackground(t *testing.T) {
 }
 
 // A hook that panics as the connection of subscriptions breaks, or ends its goroutine, does not end
-// the process. The subscriptions go on by another connection, and the store can be closed.
+// the process. The subscriptions go on by another connection, and the store can be closed. go-redis
+// dials first in vain; then the subscriptions move.
 func TestHookThatPanicsAsASubscriptionBreaks(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(){"panic": hookPanics, "Goexit": runtime.Goexit} {
+	for name, c := range map[string]struct {
+		fail  func()
+		dials int32 // before the one that fails
+	}{
+		"panic": {hookPanics, 0}, "Goexit": {runtime.Goexit, 0},
+		"panic in the move": {hookPanics, 1}, "Goexit in the move": {runtime.Goexit, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, admin := startServer(t)
 			client, hook := server.Client(t), &faultyHook{}
 			client.AddHook(hook)
 			store := open(t, client)
-			woken := make(chan struct{}, 10)
-			subscribe(t, store, heldFor(driver.KindMutex, 1), func(driver.Notice) { woken <- struct{}{} })
-			failed := make(chan struct{})
+			failed, first, second := make(chan struct{}), make(chan struct{}, 10), make(chan struct{}, 10)
+			subscribe(t, store, heldFor(driver.KindMutex, 1), func(driver.Notice) { first <- struct{}{} })
+			subscribe(t, store, &driver.Hold{Name: "b"}, func(driver.Notice) { second <- struct{}{} })
+			var dials atomic.Int32
 			failOnce := func() {
+				if dials.Add(1) <= c.dials {
+					return
+				}
 				hook.dial.Store(nil)
 				close(failed)
-				fail()
+				c.fail()
 			}
 			hook.dial.Store(&failOnce)
 			require.EqualValues(t, 1, admin.ClientKillByFilter(t.Context(), "type", "pubsub").Val())
-			for _, awaited := range []chan struct{}{failed, woken} { // as the channels are subscribed again
+			for _, awaited := range []chan struct{}{failed, first, second} { // as the channels are subscribed again
 				select {
 				case <-awaited:
 				case <-time.After(time.Minute):

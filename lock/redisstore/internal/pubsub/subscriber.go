@@ -260,7 +260,8 @@ func (s *Subscriber) attachAll(channels []*channel, together int, within time.Du
 	var work sync.WaitGroup
 	for _, n := range nodes {
 		work.Go(func() {
-			part := parts[n]
+			part, err := parts[n], fault.ErrPanicked // if a user's hook ends the goroutine
+			defer func() { s.lose(nil, err, part...) }()
 			most := together
 			if n.Sharded {
 				most = 1
@@ -268,10 +269,10 @@ func (s *Subscriber) attachAll(channels []*channel, together int, within time.Du
 			for len(part) > 0 {
 				some := part[:min(most, len(part))]
 				ctx, cancel := context.WithTimeout(s.ctx, within)
-				err := s.attach(ctx, n, some)
+				failed := s.attach(ctx, n, some)
 				cancel()
-				if err != nil { // which took time: the others may belong to another node by now
-					s.lose(nil, err, part...)
+				if failed != nil { // which took time: the others may belong to another node by now
+					err = failed
 					return
 				}
 				part = part[len(some):]
