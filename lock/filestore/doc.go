@@ -51,7 +51,7 @@ package filestore
 // cmd/leasewheel compares the names with the code.
 //
 // Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
-// lock/internal/machine/doc.go; those for one name: keymutex.go.
+// lock/internal/machine/doc.go; those for one name: lock/internal/machine/turns.go.
 // Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.

@@ -27,6 +27,7 @@ type file struct {
 	in      *folder
 	fd      int
 	path    string
+	give    func() // gives the turn of the store's next request
 	content []byte // nil if there is none
 	seq, at uint64 // of the content
 }
@@ -41,8 +42,7 @@ const (
 	// user would keep every other process from the folder, or from a lock, for good.
 	modeOfFolders, modeOfFiles = 0o700, 0o600
 
-	// lockWait bounds the wait for a file that another process has locked, of a request
-	// without a deadline.
+	// lockWait bounds the wait for a file of a request without a deadline.
 	lockWait = 10 * time.Second
 	// lockSpins is how often a busy file is tried before the wait sleeps: it is used for some µs.
 	lockSpins = 20
@@ -52,32 +52,43 @@ const (
 
 var (
 	errBusy    = errors.New("another process has kept its file locked for longer than the request may take, as one that was stopped may do (see lslocks)")
+	errQueued  = errors.New("the requests before it have used the file for longer than it may take: they are many, or another process has kept it locked (see lslocks)")
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// open opens and locks a file, and reads it. It waits for other processes until ctx ends. A file
-// that does not exist is created if create is set; otherwise the error is unix.ENOENT.
-func (d *folder) open(ctx context.Context, name string, create bool) (*file, error) {
-	deadline, err := d.own.lock(ctx, d.ending, name)
-	if err != nil {
+// open opens and locks a file, and reads it. It waits until ctx ends: for the store's own requests before it, and
+// then for other processes. If all tried flock(2), a thousand requests for one name would starve each other, the
+// renewals of its holder among them, and each would need a descriptor. A file that does not exist is created if
+// create is set; otherwise the error is unix.ENOENT.
+func (d *folder) open(ctx context.Context, name string, create bool) (f *file, err error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lockWait)
+		defer cancel()
+	}
+	if err = over(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f, err := d.openLocked(ctx, deadline, name, create)
+	give, err := d.turns.Take(ctx, name)
 	if err != nil {
-		d.own.unlock(name)
+		return nil, fmt.Errorf("%s: %w: %w", name, errQueued, context.Cause(ctx))
+	}
+	if f, err = d.openInTurn(ctx, name, create); err != nil {
+		give()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	f.give = give
 	return f, nil
 }
 
-func (d *folder) openLocked(ctx context.Context, deadline time.Time, name string, create bool) (*file, error) {
+func (d *folder) openInTurn(ctx context.Context, name string, create bool) (*file, error) {
 	for {
 		fd, err := openAt(d.fd, name, create)
 		if err != nil {
 			return nil, err
 		}
 		f := &file{in: d, fd: fd, path: name}
-		if err = f.lock(ctx, deadline); err == nil {
+		if err = f.lock(ctx); err == nil {
 			var removed bool
 			if removed, err = f.read(); err == nil && !removed {
 				return f, nil
@@ -133,10 +144,10 @@ func makeFolder(dir int, name string) error {
 
 // lock waits for the file's lock, and returns an error if a context has ended by then. It tries
 // without blocking, since a thread that waits for a stopped process cannot be called back.
-func (f *file) lock(ctx context.Context, deadline time.Time) error {
+func (f *file) lock(ctx context.Context) error {
 	for try, pause := 0, minPause; ; try++ {
 		err := unix.Flock(f.fd, unix.LOCK_EX|unix.LOCK_NB)
-		switch ended := over(ctx, deadline); {
+		switch ended := over(ctx); {
 		case ended != nil && try > 0:
 			return fmt.Errorf("%w: %w", errBusy, ended)
 		case ended != nil:
@@ -150,8 +161,6 @@ func (f *file) lock(ctx context.Context, deadline time.Time) error {
 		case try < lockSpins:
 			runtime.Gosched()
 			continue
-		case deadline.IsZero():
-			deadline = time.Now().Add(lockWait)
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
@@ -165,11 +174,8 @@ func (f *file) lock(ctx context.Context, deadline time.Time) error {
 }
 
 // over returns why a request's time is over. The timer of ctx may be late, as after a stop.
-func over(ctx context.Context, deadline time.Time) error {
-	if at, ok := ctx.Deadline(); ok {
-		deadline = at
-	}
-	if ctx.Err() == nil && !deadline.IsZero() && time.Now().After(deadline) {
+func over(ctx context.Context) error {
+	if by, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && time.Now().After(by) {
 		return context.DeadlineExceeded
 	}
 	return context.Cause(ctx)
@@ -275,7 +281,7 @@ func (f *file) remove() { unix.Unlinkat(f.in.fd, f.path, 0) } //nolint:errcheck 
 // close ends the use of the file.
 func (f *file) close() {
 	f.closeFile()
-	f.in.own.unlock(f.path)
+	f.give()
 }
 
 // closeFile unlocks the file: a process that is being started may still have a copy of it.

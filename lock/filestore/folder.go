@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // folder is an open folder.
@@ -17,7 +19,7 @@ type folder struct {
 	fd     int
 	ending context.Context // of its store
 	pwrite func(fd int, b []byte, at int64) (int, error)
-	own    keyMutex // of this store's requests
+	turns  machine.Turns // of this store's requests for a file
 }
 
 // openFolder opens a folder, and creates it if need be. Another user could put symbolic links or
