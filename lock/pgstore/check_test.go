@@ -60,9 +60,9 @@ func TestCheck(t *testing.T) {
 
 	exec(t, s, "ALTER TABLE checked.locks SET UNLOGGED")
 	examine(t, store, "unlogged")
-	role(t, s, "guest")
+	as := role(t, s, "guest")
 	exec(t, s, "GRANT USAGE ON SCHEMA checked TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA checked TO guest")
-	guest := open(t, s, pgstore.Config{Schema: "checked"}, func(c *pgxpool.Config) { c.ConnConfig.User = "guest" })
+	guest := open(t, s, pgstore.Config{Schema: "checked"}, as)
 	examine(t, guest, "rights", "unlogged")
 	_, err = store.Check(t.Context(), driver.CheckOptions{TTL: -1})
 	require.ErrorIs(t, err, driver.ErrNotDone)
@@ -73,9 +73,9 @@ func TestCheckOfRowSecurity(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "row_security")
-	role(t, s, "policed")
+	as := role(t, s, "policed")
 	exec(t, s, pgstore.Grants("row_security", "policed"))
-	store := open(t, s, pgstore.Config{Schema: "row_security", Poll: true}, func(c *pgxpool.Config) { c.ConnConfig.User = "policed" })
+	store := open(t, s, pgstore.Config{Schema: "row_security", Poll: true}, as)
 	examined := func(wanted ...string) {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			report, err := store.Check(context.Background(), driver.CheckOptions{TTL: driver.MaxTTL})
@@ -117,9 +117,9 @@ func TestCheckOfRights(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "rights")
-	role(t, s, "restricted")
+	as := role(t, s, "restricted")
 	exec(t, s, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA rights FROM PUBLIC")
-	store := open(t, s, pgstore.Config{Schema: "rights", Poll: true}, func(c *pgxpool.Config) { c.ConnConfig.User = "restricted" })
+	store := open(t, s, pgstore.Config{Schema: "rights", Poll: true}, as)
 	missing := func(what string) {
 		t.Helper()
 		report, err := store.Check(context.Background(), driver.CheckOptions{TTL: driver.MaxTTL})

@@ -72,12 +72,13 @@ func drop(t testing.TB, s *pgtest.Server, schema string) {
 	exec(t, s, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
 }
 
-// role makes a role, which ends with t, and what it owns or may do with it.
-func role(t testing.TB, s *pgtest.Server, name string) {
+// role makes a role, which ends with t, and what it owns or may do with it. as has a pool connect as that role.
+func role(t testing.TB, s *pgtest.Server, name string) (as func(*pgxpool.Config)) {
 	t.Helper()
 	quoted := pgx.Identifier{name}.Sanitize()
 	exec(t, s, "CREATE ROLE "+quoted+" LOGIN")
 	t.Cleanup(func() { exec(t, s, "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted) })
+	return func(c *pgxpool.Config) { c.ConnConfig.User = name }
 }
 
 // open returns a store, which ends with t.

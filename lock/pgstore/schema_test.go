@@ -97,13 +97,13 @@ func TestMigrate(t *testing.T) {
 func TestMigrateOfAnOwner(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	role(t, s, "owns")
+	as := role(t, s, "owns")
 	exec(t, s, "CREATE SCHEMA owned AUTHORIZATION owns")
-	pool := s.Pool(t, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" })
+	pool := s.Pool(t, as)
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
 	require.NoError(t, pgstore.Migrate(t.Context(), pool, "owned"))
 	exec(t, s, "TRUNCATE owned.upkeep") // as a restore of a part may
-	granted(t, open(t, s, pgstore.Config{Schema: "owned"}, func(c *pgxpool.Config) { c.ConnConfig.User = "owns" }), hold(driver.KindMutex, "a", "client:1"))
+	granted(t, open(t, s, pgstore.Config{Schema: "owned"}, as), hold(driver.KindMutex, "a", "client:1"))
 }
 
 // A right that is missing, as it was withdrawn, fails subscriptions at once, and by its name. They
@@ -112,12 +112,11 @@ func TestSubscribeWithoutARight(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "withdrawn")
-	role(t, s, "a waiter")
+	as := role(t, s, "a waiter")
 	exec(t, s, pgstore.Grants("withdrawn", "a waiter"))
 	exec(t, s, "REVOKE INSERT ON withdrawn.waits FROM \"a waiter\"")
 	logged := make(lines, 1)
-	store := open(t, s, pgstore.Config{Schema: "withdrawn", Logger: slog.New(slog.NewTextHandler(logged, nil))},
-		func(c *pgxpool.Config) { c.ConnConfig.User = "a waiter" })
+	store := open(t, s, pgstore.Config{Schema: "withdrawn", Logger: slog.New(slog.NewTextHandler(logged, nil))}, as)
 	ctx := unhurried(t)
 	h := hold(driver.KindMutex, "a", "client:1")
 	_, err := store.Subscribe(ctx, h, func(driver.Notice) {})
@@ -138,9 +137,9 @@ func TestFailedSubscriptionLeavesNoRow(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "failed")
-	role(t, s, "a failure")
+	as := role(t, s, "a failure")
 	exec(t, s, pgstore.Grants("failed", "a failure"))
-	store := open(t, s, pgstore.Config{Schema: "failed"}, func(c *pgxpool.Config) { c.ConnConfig.User = "a failure" })
+	store := open(t, s, pgstore.Config{Schema: "failed"}, as)
 	first, err := store.Subscribe(unhurried(t), hold(driver.KindMutex, "a", "client:1"), func(driver.Notice) {})
 	require.NoError(t, err)
 	exec(t, s, "REVOKE DELETE ON failed.waits FROM \"a failure\"")
@@ -174,8 +173,7 @@ func TestGrants(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "granted")
-	role(t, s, "a user")
-	as := func(c *pgxpool.Config) { c.ConnConfig.User = "a user" }
+	as := role(t, s, "a user")
 	store := open(t, s, pgstore.Config{Schema: "granted"}, as)
 	_, err := store.Acquire(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
 	require.ErrorContains(t, err, "pgstore.Grants")

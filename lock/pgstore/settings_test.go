@@ -21,6 +21,9 @@ import (
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
 )
 
+// one has a pool make one connection at a time.
+func one(c *pgxpool.Config) { c.MaxConns = 1 }
+
 // A connection that was made while its role had a setting with which no request succeeds does not keep that, once
 // the role has it no more: as after a maintenance in which all transactions are read-only.
 func TestSettingsOfARoleAreMended(t *testing.T) {
@@ -28,7 +31,7 @@ func TestSettingsOfARoleAreMended(t *testing.T) {
 	const schema, user = "settings", "settings"
 	s := server(t)
 	migrate(t, s, schema)
-	role(t, s, user)
+	as := role(t, s, user)
 	exec(t, s, pgstore.Grants(schema, user))
 	// No request takes less than 1 ms.
 	exec(t, s, "CREATE OR REPLACE FUNCTION settings.clock() RETURNS bigint LANGUAGE sql AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM pg_sleep(0.01)'")
@@ -36,7 +39,7 @@ func TestSettingsOfARoleAreMended(t *testing.T) {
 		"default_transaction_read_only = on", "client_encoding = 'LATIN1'", "statement_timeout = 1", "default_transaction_isolation = 'serializable'",
 	} {
 		for _, begun := range []bool{false, true} { // whether the store had sent a request before
-			store := open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) { c.ConnConfig.User, c.MaxConns = user, 1 })
+			store := open(t, s, pgstore.Config{Schema: schema}, as, one)
 			if begun {
 				store.SetReading(time.Now())
 			}
@@ -63,11 +66,9 @@ func TestLockTimeoutOfARoleIsMended(t *testing.T) {
 	const schema, user = "hasty", "hasty"
 	s := server(t)
 	migrate(t, s, schema)
-	role(t, s, user)
+	as := role(t, s, user)
 	exec(t, s, pgstore.Grants(schema, user)+"; ALTER ROLE hasty SET lock_timeout = 1")
-	store := open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) {
-		c.ConnConfig.User, c.MaxConns = user, 1
-	})
+	store := open(t, s, pgstore.Config{Schema: schema}, as, one)
 	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
 	admin := s.Pool(t)
 	tx := begin(t, admin)
