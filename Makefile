@@ -65,7 +65,7 @@ test: $(if $(word 2,$(TESTED)),$(TRIAL)) ## Run the tests that logic decides, wi
 REALTIMES ?= 1
 
 .PHONY: test-real
-test-real: $(TRIAL) ## Run the tests that real time decides, each alone, REALTIMES (1) times; again if the machine stalled
+test-real: $(TRIAL) ## Run the tests that real time decides, REALTIMES (1) times; what fails beside another runs again alone
 	@set -eu; $(WITH_SERVERS); set -x; \
 	for module in $(TESTED); do \
 		(cd $$module && '$(CURDIR)/$(TRIAL)' real -times $(REALTIMES) $(REALFLAGS) ./...); \

@@ -47,12 +47,16 @@ func run(ctx context.Context, args []string) error {
 	switch mode {
 	case "real":
 		only := flags.String("run", "", "run the tests that match this `regexp` alone")
+		lanes := flags.Int("lanes", 2, "how many tests run at a time; one that fails is run again alone")
 		retries := flags.Int("retries", 3, "how often to run a test again that fails while the machine stalls")
 		least := flags.Duration("stall", 50*time.Millisecond, "the shortest stall that excuses a failure")
 		limit := flags.Duration("timeout", 10*time.Minute, "the limit of a single run of a test")
 		skip := flags.Bool("skip", os.Getenv("CI") != "true", "let tests pass that skip themselves; not the default if CI=true")
 		if err := flags.Parse(args); err != nil {
 			return err
+		}
+		if *lanes < 1 {
+			return fmt.Errorf("-lanes %d: at least one test runs at a time", *lanes)
 		}
 		pattern, err := regexp.Compile(*only)
 		if err != nil {
@@ -63,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		defer remove()
-		r := &realRun{times: *times, retries: *retries, least: *least, limit: *limit, skip: *skip, only: pattern, args: rest, out: os.Stdout, folder: folder}
+		r := &realRun{times: *times, lanes: *lanes, retries: *retries, least: *least, limit: *limit, skip: *skip, only: pattern, args: rest, out: os.Stdout, folder: folder}
 		return r.play(ctx, flags.Args())
 	case "flakes":
 		loops := flags.Int("busy", 3, "loops that compute meanwhile, for each processor")

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -21,6 +22,7 @@ import (
 // realRun is a run of the tests that real time decides.
 type realRun struct {
 	times   int
+	lanes   int // how many tests run at a time
 	retries int
 	least   time.Duration // of a stall
 	limit   time.Duration // of a single run of a test
@@ -53,25 +55,28 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	counts := make(map[verdict]int)
-	begun := time.Now()
-	for range r.times {
-		for _, p := range packages {
-			for _, test := range p.Tests {
-				if !r.only.MatchString(test) {
-					continue
-				}
-				v, outcomes := judge(func() outcome { return r.once(ctx, binaries[p.ImportPath], p, test) }, r.retries)
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				counts[v]++
-				r.report(p, test, v, outcomes)
+	var tests []realTest
+	for _, p := range wanted {
+		for _, name := range p.Tests {
+			if r.only.MatchString(name) {
+				tests = append(tests, realTest{p, name, binaries[p.ImportPath]})
 			}
 		}
 	}
-	if len(counts) == 0 {
+	if len(tests) == 0 {
 		return fmt.Errorf("no test that real time decides matches %v in %s", r.only, strings.Join(patterns, " "))
+	}
+	counts := make(map[verdict]int)
+	begun := time.Now()
+	for range r.times {
+		for _, t := range r.together(ctx, tests, counts) {
+			v, outcomes := judge(func() outcome { return r.once(ctx, t) }, r.retries)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			counts[v]++
+			r.report(t, v, outcomes)
+		}
 	}
 	fmt.Fprintf(r.out, "%d passed, %d of them after the machine had stalled, %d failed, in %v\n",
 		counts[passed]+counts[stalled], counts[stalled], counts[failed], time.Since(begun).Round(time.Second))
@@ -79,6 +84,52 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 		return errFailed
 	}
 	return nil
+}
+
+// realTest is a test that real time decides.
+type realTest struct {
+	pkg
+	name   string
+	binary string
+}
+
+// together runs tests beside each other, counts and reports those whose verdict that settles, and
+// returns the others, each to be run alone. A test that passes beside others passes alone, and a
+// broken promise is one wherever it is seen; any other failure can be the neighbours' doing.
+func (r *realRun) together(ctx context.Context, tests []realTest, counts map[verdict]int) []realTest {
+	if r.lanes == 1 {
+		return tests
+	}
+	var mu sync.Mutex // guards counts, r.out and unsettled
+	var unsettled []realTest
+	var running sync.WaitGroup
+	free := make(chan struct{}, r.lanes)
+	for _, t := range tests {
+		free <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		running.Go(func() {
+			defer func() { <-free }()
+			o := r.once(ctx, t)
+			mu.Lock()
+			defer mu.Unlock()
+			v := crowded
+			if o.passed {
+				v = passed
+			} else if o.broken() {
+				v = failed
+			}
+			if v == crowded {
+				unsettled = append(unsettled, t)
+			} else {
+				counts[v]++
+			}
+			r.report(t, v, []outcome{o})
+		})
+	}
+	running.Wait()
+	return unsettled
 }
 
 // build compiles the tests of packages into a folder, and returns the files by import path. One
@@ -116,13 +167,13 @@ func (r *realRun) wanted(p pkg) bool {
 	return slices.ContainsFunc(p.Tests, r.only.MatchString)
 }
 
-// once runs a test alone and watches the machine meanwhile.
-func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) outcome {
+// once runs a test in a process of its own and watches the machine meanwhile.
+func (r *realRun) once(ctx context.Context, t realTest) outcome {
 	var out bytes.Buffer
-	command := exec.CommandContext(ctx, binary, append([]string{
-		"-test.run=^" + test + "$", "-test.v", "-test.paniconexit0", "-test.timeout=" + r.limit.String(),
+	command := exec.CommandContext(ctx, t.binary, append([]string{
+		"-test.run=^" + t.name + "$", "-test.v", "-test.paniconexit0", "-test.timeout=" + r.limit.String(),
 	}, r.args...)...)
-	command.Dir, command.Stdout, command.Stderr = p.Dir, &out, &out
+	command.Dir, command.Stdout, command.Stderr = t.Dir, &out, &out
 	command.WaitDelay = leftLimit
 	alone(command)
 	watch, begun := startMonitor(r.least), time.Now()
@@ -131,7 +182,7 @@ func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) o
 	switch {
 	case err != nil:
 		o.output += fmt.Sprintf("%v\n", err)
-	case strings.Contains(o.output, "--- SKIP: "+test+" ") && !r.skip:
+	case strings.Contains(o.output, "--- SKIP: "+t.name+" ") && !r.skip:
 		o.output += "a skipped test proves nothing; -skip lets it pass\n"
 	default:
 		o.passed = true
@@ -140,7 +191,7 @@ func (r *realRun) once(ctx context.Context, binary string, p pkg, test string) o
 }
 
 // report prints a line for each run of a test, and the output of those that failed.
-func (r *realRun) report(p pkg, test string, v verdict, outcomes []outcome) {
+func (r *realRun) report(t realTest, v verdict, outcomes []outcome) {
 	table := tabwriter.NewWriter(r.out, 0, 8, 2, ' ', 0)
 	for i, o := range outcomes {
 		word := v
@@ -149,7 +200,7 @@ func (r *realRun) report(p pkg, test string, v verdict, outcomes []outcome) {
 		} else if v == stalled {
 			word = passed
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1fs", word, p.ImportPath, test, o.took.Seconds())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1fs", word, t.ImportPath, t.name, o.took.Seconds())
 		if o.stalls.count > 0 {
 			fmt.Fprintf(table, "\t%d stalls, longest %v", o.stalls.count, o.stalls.longest.Round(time.Millisecond))
 		}

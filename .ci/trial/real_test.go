@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,17 +17,17 @@ func TestFindsRealTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) != 1 || !slices.Equal(found[0].Tests, []string{"TestPasses", "TestFails", "TestSkips"}) {
-		t.Errorf("found %+v, not the three tests of the file with the tag", found)
+	if len(found) != 1 || !slices.Equal(found[0].Tests, []string{"TestPasses", "TestFails", "TestSkips", "TestFailsOnce", "TestBreaksOnce"}) {
+		t.Errorf("found %+v, not the five tests of the file with the tag", found)
 	}
 }
 
-// sample runs the tests of the sample package whose names match.
-func sample(t *testing.T, only string, skip bool) (string, error) {
+// sample runs the tests of the sample package whose names match, so many at a time.
+func sample(t *testing.T, only string, lanes int, skip bool) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	r := &realRun{
-		times: 1, retries: 1, least: time.Hour, limit: time.Minute, skip: skip,
+		times: 1, lanes: lanes, retries: 1, least: time.Hour, limit: time.Minute, skip: skip,
 		only: regexp.MustCompile(only), out: &out, folder: t.TempDir(),
 	}
 	err := r.play(t.Context(), []string{"./testdata/sample"})
@@ -36,20 +37,27 @@ func sample(t *testing.T, only string, skip bool) (string, error) {
 func TestRealRun(t *testing.T) {
 	for _, c := range []struct {
 		only, line string
+		lanes      int
 		skip       bool
 		failed     bool
 	}{
-		{only: "Passes", line: "1 passed, 0 of them after the machine had stalled, 0 failed"},
-		{only: "Fails", line: "as it always does", failed: true},
-		{only: "Skips", line: "a skipped test proves nothing", failed: true},
-		{only: "Skips", line: "1 passed", skip: true},
+		{only: "Passes", lanes: 1, line: "1 passed, 0 of them after the machine had stalled, 0 failed"},
+		{only: "Passes", lanes: 2, line: "1 passed, 0 of them after the machine had stalled, 0 failed"},
+		{only: "Fails$", lanes: 1, line: "as it always does", failed: true},
+		{only: "Fails$", lanes: 2, line: "as it always does", failed: true},
+		{only: "Skips", lanes: 2, line: "a skipped test proves nothing", failed: true},
+		{only: "Skips", lanes: 2, line: "1 passed", skip: true},
+		{only: "FailsOnce", lanes: 1, line: "1 failed", failed: true},
+		{only: "FailsOnce|Passes", lanes: 2, line: "2 passed"}, // the first failure was beside another test
+		{only: "BreaksOnce", lanes: 2, line: "1 failed", failed: true},
 	} {
-		out, err := sample(t, c.only, c.skip)
+		t.Setenv("SAMPLE_MARK", filepath.Join(t.TempDir(), "mark"))
+		out, err := sample(t, c.only, c.lanes, c.skip)
 		if errors.Is(err, errFailed) != c.failed || err != nil && !c.failed || !strings.Contains(out, c.line) {
-			t.Errorf("%s (skip %v): %v\n%s", c.only, c.skip, err, out)
+			t.Errorf("%s (lanes %d, skip %v): %v\n%s", c.only, c.lanes, c.skip, err, out)
 		}
 	}
-	if out, err := sample(t, "Absent", false); err == nil || errors.Is(err, errFailed) {
+	if out, err := sample(t, "Absent", 1, false); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a pattern without a test is no success: %v\n%s", err, out)
 	}
 }

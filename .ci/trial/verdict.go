@@ -17,12 +17,16 @@ type outcome struct {
 	took   time.Duration
 }
 
+// broken reports whether a safety promise was.
+func (o outcome) broken() bool { return strings.Contains(o.output, brokenPromise) }
+
 // verdict is what all runs of a test showed.
 type verdict string
 
 const (
 	passed  verdict = "ok"
 	stalled verdict = "stalled" // it passed once the machine did not stall
+	crowded verdict = "crowded" // it failed beside other tests, and is to be run alone
 	failed  verdict = "FAIL"
 )
 
@@ -38,7 +42,7 @@ func judge(run func() outcome, retries int) (verdict, []outcome) {
 			return passed, outcomes
 		case o.passed:
 			return stalled, outcomes
-		case strings.Contains(o.output, brokenPromise), o.stalls.count == 0, len(outcomes) > retries:
+		case o.broken(), o.stalls.count == 0, len(outcomes) > retries:
 			return failed, outcomes
 		}
 	}
