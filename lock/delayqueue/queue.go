@@ -47,7 +47,9 @@ type Config struct {
 	// takes a millisecond of real time. Default: 30 s.
 	Poll time.Duration
 
-	// MaxPayload is the most bytes of a payload, up to 64 MiB. Default: 1 MiB.
+	// MaxPayload is the most bytes of a payload, up to 64 MiB. While a script copies a payload, the
+	// server does nothing else: one of 64 MiB stopped it for 2 s on a busy machine, for which
+	// RequestTimeout, and the TTLs of locks on that server, need the time. Default: 1 MiB.
 	MaxPayload int
 	// MaxLength is the most messages in the queue, including those with workers and dead
 	// letters; beyond it Put returns [ErrFull]. Default: no limit.

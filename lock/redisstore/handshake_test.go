@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // A request that needs a connection to a server without room for one gets the server's refusal.
@@ -49,6 +51,33 @@ func TestServerInProtectedMode(t *testing.T) {
 	require.ErrorContains(t, err, refusal)
 	require.ErrorContains(t, err, "give it a password")
 	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// Requests that share a pipeline have the reason too why the server refuses its connection, and have changed nothing.
+func TestRefusedConnectionOfAPipeline(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"alice on >" + secret + " ~* &* +@all"}})
+	store, admin := open(t, loginAs(t, server, "alice", secret)), server.Client(t)
+	mutex, reader := heldFor(driver.KindMutex, 1), heldFor(driver.KindRead, 2)
+	reader.Name = "b"
+	for _, h := range []*driver.Hold{mutex, reader} {
+		require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+	}
+	setPassword := func(password string) {
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "alice", "resetpass", ">"+password).Err())
+	}
+	setPassword("another")
+	require.NoError(t, admin.Do(t.Context(), "client", "kill", "user", "alice").Err())
+	require.Eventually(t, func() bool { return errors.Is(store.Ping(t.Context()), redisstore.ErrAuth) }, time.Minute, time.Millisecond)
+	for _, lease := range renewItems(t.Context(), store, mutex, reader) {
+		isFault(t, lease.Err, redisstore.ErrAuth)
+		require.ErrorIs(t, lease.Err, driver.ErrNotDone)
+	}
+	setPassword(secret)
+	for _, lease := range renewItems(t.Context(), store, mutex, reader) {
+		require.NoError(t, lease.Err)
+		require.Equal(t, renewal.Renewed, lease.Outcome)
+	}
 }
 
 // A connection that was made while there was no password is not kept once there is one.

@@ -49,6 +49,14 @@ func (o *once) SetErr(err error) {
 	}
 }
 
+// leftBy sets the error of a pipeline that has left the command without a reply and without an
+// error, as go-redis does if the server refuses the connection, see docs/upstream.md.
+func (o *once) leftBy(err error) {
+	if err != nil && !o.answered && o.Cmd.Err() == nil {
+		o.Cmd.SetErr(err)
+	}
+}
+
 // Call is one run of a script, on the node of its first key.
 type Call struct {
 	Script *Script

@@ -152,5 +152,8 @@ func (t *Transport) execute(ctx context.Context, pipe redis.Pipeliner, requests 
 	if t.awaited(requests[0].Call) {
 		t.await(ctx, pipe, requests)
 	}
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	for _, r := range requests {
+		r.cmd.leftBy(err)
+	}
 }
