@@ -768,7 +768,9 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 		l := locktest.New(t, lock.Config{MaxRunning: room})
 		var most, running atomic.Int32
 		run := func(d time.Duration) {
-			most.Store(max(most.Load(), running.Add(1)))
+			n := running.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
 			time.Sleep(d)
 			running.Add(-1)
 		}
@@ -783,10 +785,10 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if level%2 == 0 { // behind the function just deferred
-					return l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
+				if level%2 == 0 { // behind the function just deferred, unless that gets no slot meanwhile
+					err = l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
 				}
-				return d.Wait(ctx)
+				return errors.Join(err, d.Wait(ctx))
 			}
 		}
 		var all []*lock.Deferred

@@ -140,7 +140,7 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309.
+// Planted: 198, 309, 444.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go.
