@@ -934,6 +934,8 @@ func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
 					})
 				}
 				release := make(chan struct{})
+				letGo := sync.OnceFunc(func() { close(release) })
+				defer letGo()
 				all := []*lock.Deferred{run("long", func() { <-release })}
 				time.Sleep(after)
 				for _, name := range []string{"b", "a", "c"} {
@@ -953,7 +955,7 @@ func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
 				time.Sleep(time.Second)
 				unlock(t, holder)
 				work.Wait()
-				close(release)
+				letGo()
 				for _, d := range all {
 					require.NoError(t, d.Wait(t.Context()))
 				}
