@@ -198,5 +198,13 @@ func (a *acquisition) refused(by driver.Answer, cause error) error {
 	case cause == nil:
 		return a.failure
 	}
-	return fmt.Errorf("%w (last error: %w)", cause, a.failure)
+	return &endedError{cause, a.failure}
 }
+
+// endedError is the error of a wait that ended for a cause after a failed request. Its text is made
+// when it is asked for, as those of both may be methods of users: a queue makes it with locker.mu.
+type endedError struct{ cause, failure error }
+
+func (e *endedError) Error() string { return fmt.Sprintf("%v (last error: %v)", e.cause, e.failure) }
+
+func (e *endedError) Unwrap() []error { return []error{e.cause, e.failure} }

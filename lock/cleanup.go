@@ -193,13 +193,12 @@ func (c *cleanup) release(left *leftover) (pause time.Duration, done bool) {
 		return 0, true
 	}
 	ctx, cancel := l.bound(c.ctx, driver.MaxTTL)
-	stop := context.AfterFunc(c.ctx, cancel)
+	defer cancel() // also after a runtime.Goexit of the store
+	defer context.AfterFunc(c.ctx, cancel)()
 	err := l.protect("a release", left.hold.Name, func() error {
 		_, err := l.store.Release(ctx, &left.hold)
 		return err
 	})
-	stop()
-	cancel()
 	switch {
 	case err == nil && !sent.Before(left.final):
 		l.confirmed.add(&left.hold)

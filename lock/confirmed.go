@@ -135,16 +135,18 @@ func (c *confirmed) sendAll() {
 // sendGroup sends the requests of the semaphores of one group. What the store does not
 // answer is kept for the next time.
 func (c *confirmed) sendGroup(group string, names []string) {
+	defer func() { // also after a runtime.Goexit of the store
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sending, group)
+		if c.count > 0 && !c.stopped {
+			c.arm()
+		}
+	}()
 	for _, name := range names {
 		if !c.sendOf(name) {
 			break
 		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.sending, group)
-	if c.count > 0 && !c.stopped {
-		c.arm()
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +218,33 @@ func TestForgettingContinuesBesideAnUnresponsiveGroup(t *testing.T) {
 		store.setMute("s0", false)
 		time.Sleep(time.Minute)
 		require.Equal(t, 10, store.numberOf("s0"))
+	})
+}
+
+// exiting is a store whose first request to forget ends its goroutine.
+type exiting struct {
+	*answering
+	exited atomic.Bool
+}
+
+func (e *exiting) Count(ctx context.Context, c *driver.Count) (driver.Counted, error) {
+	if !e.exited.Swap(true) {
+		runtime.Goexit()
+	}
+	return e.answering.Count(ctx, c)
+}
+
+// A runtime.Goexit in the store, as of a client's hook, ends no later request to forget.
+func TestForgettingContinuesAfterAGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &exiting{answering: newAnswering(t)}
+		s := locker(t, store, lock.Config{}).Semaphore("s")
+		for range 2 {
+			require.NoError(t, s.Release(t.Context(), 1))
+			time.Sleep(time.Minute)
+		}
+		require.True(t, store.exited.Load())
+		require.Equal(t, 1, store.numberOf("s"), "the second; the record of the first ends by itself")
 	})
 }
 

@@ -42,10 +42,10 @@ const (
 )
 
 // Go returns at once, and calls f as Do does when the lock is granted. Until then f has no
-// goroutine: it is an entry in the queue, among the goroutines in Lock. [Config.MaxDeferred]
-// and [Config.MaxRunning] bound them. If ctx ends before f is called, or Go returns an error,
-// f is not called. After a MaxWait of 0 the lock is requested once, when there is a slot. Go
-// panics if f is nil.
+// goroutine: it is an entry in the queue, among the goroutines in Lock, which overtake it
+// while no slot is free. [Config.MaxDeferred] and [Config.MaxRunning] bound them. If ctx ends
+// before f is called, or Go returns an error, f is not called. After a MaxWait of 0 the lock
+// is requested once, when there is a slot. Go panics if f is nil.
 func (m *Mutex) Go(ctx context.Context, f func(ctx context.Context) error) (*Deferred, error) {
 	if f == nil {
 		panic("lock: Go: the function is nil")

@@ -613,7 +613,8 @@ func TestPanicOfTheStoreInADeferredRequest(t *testing.T) {
 	}
 }
 
-// An observer that ends its goroutine ends the acquisition, and leaves no lease.
+// An observer that ends its goroutine ends the acquisition, and leaves no lease. Nothing was done with
+// that, so no MinHold counts.
 func TestGoexitOfAnObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locktest.New(t, lock.Config{Observer: &observe.Observer{
@@ -626,7 +627,7 @@ func TestGoexitOfAnObserver(t *testing.T) {
 			require.ErrorAs(t, deferOn(t, l, "a", never(t)).Wait(ctx), &p)
 			assert.Nil(t, p.Value)
 			var work sync.WaitGroup
-			work.Go(func() { _, _ = l.Mutex("a").Lock(ctx) })
+			work.Go(func() { _, _ = l.Mutex("a").With(lock.Options{MinHold: time.Hour}).Lock(ctx) })
 			work.Wait()
 		}
 		synctest.Wait()
@@ -767,7 +768,9 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 		l := locktest.New(t, lock.Config{MaxRunning: room})
 		var most, running atomic.Int32
 		run := func(d time.Duration) {
-			most.Store(max(most.Load(), running.Add(1)))
+			n := running.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
 			time.Sleep(d)
 			running.Add(-1)
 		}
@@ -782,10 +785,10 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if level%2 == 0 { // behind the function just deferred
-					return l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
+				if level%2 == 0 { // behind the function just deferred, unless that gets no slot meanwhile
+					err = l.Mutex(fmt.Sprint(level)).Do(ctx, func(context.Context) error { return nil })
 				}
-				return d.Wait(ctx)
+				return errors.Join(err, d.Wait(ctx))
 			}
 		}
 		var all []*lock.Deferred
@@ -912,6 +915,54 @@ func TestCancelDeferredThatHasItsLock(t *testing.T) {
 		unlock(t, lockNow(t, other.Mutex("a")))
 		require.NoError(t, long.Err())
 	})
+}
+
+// A function that waits for a slot to run in keeps no goroutine from a free lock, or one that is
+// released. It is the next one to get a slot.
+func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the slots were taken": 0, "later": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				l, other := server.Locker(t, lock.Config{MaxRunning: 1}), server.Locker(t, lock.Config{})
+				var order []string // MaxRunning guards it
+				run := func(name string, f func()) *lock.Deferred {
+					return deferOn(t, l, name, func(context.Context) error {
+						order = append(order, name)
+						f()
+						return nil
+					})
+				}
+				release := make(chan struct{})
+				letGo := sync.OnceFunc(func() { close(release) })
+				defer letGo()
+				all := []*lock.Deferred{run("long", func() { <-release })}
+				time.Sleep(after)
+				for _, name := range []string{"b", "a", "c"} {
+					all = append(all, run(name, func() {}))
+				}
+				m := l.Mutex("a").MaxWait(time.Minute)
+				for range 3 {
+					lease, err := m.Lock(t.Context())
+					require.NoError(t, err)
+					unlock(t, lease)
+				}
+				holder := lockNow(t, other.Mutex("a"))
+				var work sync.WaitGroup
+				for range 3 {
+					work.Go(func() { assert.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil })) })
+				}
+				time.Sleep(time.Second)
+				unlock(t, holder)
+				work.Wait()
+				letGo()
+				for _, d := range all {
+					require.NoError(t, d.Wait(t.Context()))
+				}
+				assert.Equal(t, []string{"long", "a", "b", "c"}, order)
+			})
+		})
+	}
 }
 
 // Functions in the store's wait queue keep their place while others run.

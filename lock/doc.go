@@ -80,7 +80,7 @@ package lock
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
 // leaving_test.go, usercontext_test.go, firstperiod_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
@@ -124,8 +124,8 @@ package lock
 //
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
 // lock/redisstore/store.go Store.Release(), lock/quorum/release.go.
-// Tests: minhold_test.go, lock/quorum/store_test.go.
-// Planted: 65, 66, 67.
+// Tests: minhold_test.go, deferred_test.go, lock/quorum/store_test.go.
+// Planted: 65, 66, 67, 443.
 //
 // Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
 // lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
@@ -140,7 +140,7 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309.
+// Planted: 198, 309, 444.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go.
@@ -167,9 +167,9 @@ package lock
 // Semaphores, permits, latches: lock/driver/counter.go, counter.go, semaphore.go,
 // confirmed.go, permits.go, latch.go; lock/redisstore/count.go, lock/redisstore/permit.go,
 // lock/redisstore/semaphore.go.
-// Tests: confirmed_test.go, permits_test.go, lock/redisstore/semaphore_test.go,
+// Tests: confirmed_test.go, permits_test.go, semaphore_test.go, lock/redisstore/semaphore_test.go,
 // lock/redisstore/latch_test.go, liveness_test.go.
-// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323.
+// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323, 440, 442.
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, pattern.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,

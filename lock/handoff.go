@@ -103,7 +103,7 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 // acquisition, which active counts.
 func (l *Locker) returnLease(lease *Lease) {
 	l.active.Go(func() {
-		unlock := func() error { return lease.Unlock(context.Background()) }
+		unlock := func() error { return lease.Discard(context.Background()) }
 		if err := l.protect("an Unlock", lease.Name(), unlock); err != nil {
 			l.log.Warn("lock: a lease that came too late could not be unlocked", "name", lease.Name(), "err", err)
 		}

@@ -29,10 +29,11 @@ func (p *Permits) One() *Mutex { return p.Several(1) }
 // and returned together.
 func (p *Permits) Several(n int64) *Mutex {
 	return &Mutex{locker: p.locker, kind: driver.KindPermit, name: p.name, complete: func(a *acquisition) error {
-		if n > 1 {
+		err := inRange("count", n, 1, driver.MaxSeveral)
+		if err == nil && n > 1 {
 			a.hold.Owner, a.hold.Semaphore.Permits = p.locker.newPermitOwner(n), n
 		}
-		return inRange("count", n, 1, driver.MaxSeveral)
+		return err
 	}}
 }
 

@@ -69,6 +69,8 @@ type queue struct {
 	key    queueKey
 
 	waiters list.List // of *waiter
+	// blocked has those of waiters with a goroutine, which overtake a function without a slot.
+	blocked list.List
 	// head is the waiter whose requests are sent: the first one, unless a short TTL has
 	// made that one yield. Nil if none may send.
 	head *waiter
@@ -176,6 +178,9 @@ func (l *Locker) joinLocked(w *waiter) error {
 	}
 	q := l.queue(key)
 	w.queue, w.element = q, q.waiters.PushBack(w)
+	if w.deferred == nil {
+		w.blocked = q.blocked.PushBack(w)
+	}
 	l.waiters++
 	switch {
 	case q.waiters.Len() == 1:
@@ -245,6 +250,9 @@ func (q *queue) deliver(w *waiter, r result) {
 	}
 	q.waiters.Remove(w.element)
 	w.element = nil
+	if w.blocked != nil {
+		q.blocked.Remove(w.blocked)
+	}
 	w.stopKeeping()
 	l.waiters--
 	if q.head == w {
@@ -310,18 +318,27 @@ func (q *queue) next() *waiter {
 // choose makes the first waiter the head if there is none, and reports whether there is
 // one. A waiter that expects a local hand-off is none.
 func (q *queue) choose() bool {
-	if q.head != nil {
+	if q.head != nil && !q.overtakes(q.head) {
 		return true
 	}
 	if q.waiters.Len() == 0 {
 		return false
 	}
 	first := q.waiters.Front().Value.(*waiter)
+	if q.overtakes(first) {
+		first.overtaken, first = true, q.blocked.Front().Value.(*waiter)
+	}
 	if q.handOff != nil && first.hold.Queue.Reserve > 0 {
 		return false
 	}
 	q.setHead(first)
 	return true
+}
+
+// overtakes reports whether a waiter with a goroutine goes before w: no slot is free for that function,
+// so the lock is not requested for it, for as long as others run.
+func (q *queue) overtakes(w *waiter) bool {
+	return w.deferred != nil && !w.requested && q.blocked.Len() > 0 && q.locker.deferral.starters.limit() <= 0
 }
 
 // setHead makes a waiter the head. A request that was due for an earlier head stays due.

@@ -14,6 +14,9 @@ func (q *queue) schedule(w *waiter) {
 		return // the run looks for itself
 	}
 	p := q.locker.deferral.poolFor(w)
+	if p != nil && q.blocked.Len() > 0 {
+		_, _ = q.backstop.Arm(slotCheck)
+	}
 	if q.running { // it waits in a pool, for an earlier head
 		if w != nil && p == q.pool {
 			return
@@ -30,8 +33,15 @@ func (q *queue) schedule(w *waiter) {
 		q.locker.active.Go(q.run) // the waiter counts as active
 	} else {
 		p.put(&q.task)
+		if w.overtaken {
+			q.task.queue.tasks.MoveToFront(q.task.element)
+		}
 	}
 }
+
+// slotCheck is how soon a queue looks whether the function at its head has lost the slot that it is to
+// have to another one, while a goroutine waits behind it.
+const slotCheck = 100 * time.Millisecond
 
 // run sends requests until none is due.
 func (q *queue) run() {
@@ -50,6 +60,7 @@ func (q *queue) beginTurn(last *waiter) *waiter {
 	if w != nil && (w == last || l.deferral.poolFor(w) == q.pool && (last == nil || q.pool == nil)) {
 		q.sending, q.dueNow, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
 		w.requested = true
+		q.backstop.Cancel()
 		return w
 	}
 	q.running = false

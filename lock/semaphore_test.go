@@ -335,6 +335,24 @@ func TestRefusedReleaseWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// A number of permits that is refused takes no ids: those of permits that are held do not come again.
+func TestRefusedNumberOfPermitsTakesNoIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := locktest.New(t, lock.Config{}).Permits("licences")
+		_, err := p.TrySetPermits(t.Context(), 1)
+		require.NoError(t, err)
+		held := lockNow(t, p.One())
+		for _, n := range []int64{math.MaxInt64, math.MaxUint32, driver.MaxSeveral + 1} {
+			var refused *lock.RangeError
+			_, err = p.Several(n).TryLock(t.Context())
+			require.ErrorAs(t, err, &refused)
+			_, err = p.One().TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired, "after %d", n)
+		}
+		unlock(t, held)
+	})
+}
+
 // Numbers and names out of range are refused before a request, and change nothing.
 func TestNumbersOutOfRange(t *testing.T) {
 	l := locktest.New(t, lock.Config{})

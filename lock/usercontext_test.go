@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,4 +96,39 @@ func TestContextHoldsUpNoOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// printed is an error of a user's own type.
+type printed struct{ *reentering }
+
+func (p printed) Error() string {
+	p.use("Error")
+	return "printed"
+}
+
+// The texts of the cause for which a wait ends, and of the store's latest error, hold up no other user
+// of the locker.
+func TestTextOfAnErrorHoldsUpNoOther(t *testing.T) {
+	l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{MaxWaiters: 1})
+	text := &reentering{locker: l}
+	failure := errors.Join(lock.ErrUnavailable, printed{text})
+	store.set(func() { store.acquire = func(context.Context, func() error) error { return failure } })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	result := make(chan error)
+	go func() {
+		_, err := l.Mutex("m").Lock(ctx)
+		result <- err
+	}()
+	require.Eventually(t, func() bool { return l.Stats().Waiting == 1 && store.asked() > 2 }, 2*time.Minute, time.Millisecond)
+	d, err := l.Mutex("m").Go(t.Context(), func(context.Context) error { return nil })
+	require.Nil(t, d)
+	require.ErrorIs(t, err, lock.ErrTooManyWaiters)
+	cancel(printed{text})
+	err = <-result
+	require.ErrorIs(t, err, printed{text})
+	require.ErrorIs(t, err, lock.ErrUnavailable)
+	if text.failed.Load() != nil {
+		t.Error("nothing could be done meanwhile")
+	}
+	require.Equal(t, "printed (last error: lock: the store is unavailable\nprinted)", err.Error())
 }

@@ -30,8 +30,11 @@ type waiter struct {
 	// deferred is the function that waits, nil if a goroutine does. Its requests are sent in
 	// pools.
 	deferred *Deferred
-	// requested: a request has been sent, or is about to be. Guarded by locker.mu.
-	requested bool
+	// requested: a request has been sent, or is about to be. overtaken: others went before it, as it
+	// had no slot; it gets the next one. Guarded by locker.mu.
+	requested, overtaken bool
+	// blocked is its element in queue.blocked; nil if it has no goroutine.
+	blocked *list.Element
 
 	// keeper keeps the waiter's place in the store's queue, and kept is its element there;
 	// nil if none does. Guarded by locker.mu.
@@ -48,10 +51,10 @@ func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
 	a.waitCtx = waitCtx
 	results := make(chan result, 1)
 	w := &waiter{acquisition: a, refusal: refusal, unanswered: a.failure != nil, deliver: func(r result) { results <- r }}
+	defer yieldSlot(a.ctx)() // before it joins: a function that is before it may use the slot
 	if err := l.join(w); err != nil {
 		return result{err: err}
 	}
-	defer yieldSlot(a.ctx)()
 	var r result
 	select {
 	case r = <-results:
