@@ -88,7 +88,7 @@ func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	s.reclaim()
 	ids := idsOf(h)
 	missing := int64(len(ids)) - s.inUse(ids) // of an owner that has them, some may have expired
-	if s.count.n < missing {
+	if missing > 0 && s.count.n < missing { // the number may have been lowered, below zero
 		next := never
 		for _, ends := range s.permits.expire {
 			next = min(next, ends)
