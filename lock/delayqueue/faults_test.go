@@ -181,7 +181,8 @@ func TestHookThatPanicsAsOutcomesAreSent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, hook := embedded(t), new(failing)
 				client.AddHook(hook)
-				q := open(t, client, config{})
+				var logged safeBuilder
+				q := open(t, client, config{Logger: logTo(&logged)})
 				put(t, q, message{ID: "a"}, message{ID: "b"})
 				l := newLog()
 				work(t, q, func(_ context.Context, d *delivery) error {
@@ -193,6 +194,7 @@ func TestHookThatPanicsAsOutcomesAreSent(t *testing.T) {
 				time.Sleep(time.Second)
 				assert.Equal(t, []string{"a done", "b done"}, outcomes(l.all()))
 				assert.Empty(t, whole(t, client))
+				assert.Equal(t, name == "panic", strings.Contains(logged.String(), "a hook's"))
 			})
 		})
 	}

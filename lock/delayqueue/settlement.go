@@ -70,7 +70,9 @@ func (s *settler) send() {
 	var err error = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
-			err = &lock.PanicError{Value: p, Stack: debug.Stack()}
+			stack := debug.Stack()
+			err = &lock.PanicError{Value: p, Stack: stack}
+			s.queue.log.Error("delayqueue: panic in a request with outcomes", "queue", s.queue.name, "err", err, "stack", string(stack))
 		}
 		r.replies, r.err = codes(r.count, reply, err)
 		close(r.done)
