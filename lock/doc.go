@@ -169,7 +169,7 @@ package lock
 // lock/redisstore/semaphore.go.
 // Tests: confirmed_test.go, permits_test.go, semaphore_test.go, lock/redisstore/semaphore_test.go,
 // lock/redisstore/latch_test.go, liveness_test.go.
-// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323, 440, 442.
+// Planted: 11, 12, 47, 50, 58, 74, 165, 166, 167, 189, 190, 191, 210, 211, 323, 440, 442, 452.
 //
 // Inspecting locks: lock/driver/inspector.go, inspector.go, pattern.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +153,51 @@ func TestReplyToSettlementIsLost(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, info.Attempt)
 	})
+}
+
+// failing is a hook of the client that calls a function in the next request, if there is one.
+type failing struct{ fail atomic.Pointer[func()] }
+
+func (*failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if fail := h.fail.Swap(nil); fail != nil {
+			(*fail)()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A hook of the client that panics, or ends its goroutine, as outcomes are sent ends neither the process
+// nor the worker: they are sent again.
+func TestHookThatPanicsAsOutcomesAreSent(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("a hook's") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, hook := embedded(t), new(failing)
+				client.AddHook(hook)
+				var logged safeBuilder
+				q := open(t, client, config{Logger: logTo(&logged)})
+				put(t, q, message{ID: "a"}, message{ID: "b"})
+				l := newLog()
+				work(t, q, func(_ context.Context, d *delivery) error {
+					if d.ID == "a" {
+						hook.fail.Store(&fail) // no other request comes before that with its outcome
+					}
+					return nil
+				}, worker{Concurrency: 1, Report: l.add})
+				time.Sleep(time.Second)
+				assert.Equal(t, []string{"a done", "b done"}, outcomes(l.all()))
+				assert.Empty(t, whole(t, client))
+				assert.Equal(t, name == "panic", strings.Contains(logged.String(), "a hook's"))
+			})
+		})
+	}
 }
 
 // handledOnce waits for the reports of numbered messages, each of which is done, once.

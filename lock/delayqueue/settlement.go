@@ -3,6 +3,7 @@ package delayqueue
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -57,33 +58,39 @@ func (s *settler) settle(st settlement) (int64, error) {
 	return r.replies[at], r.err
 }
 
-// send sends until nothing is queued. What has queued behind a request that fails fails with
-// it: on a server that is mute, each would wait for those before it.
+// send sends what has queued first, and then has the rest sent, also after a panic of the client or
+// runtime.Goexit, as in a user's hook. What has queued behind a request that fails fails with it: on
+// a server that is mute, each would wait for those before it.
 func (s *settler) send() {
-	for {
-		s.mu.Lock()
-		s.sending = len(s.queued) > 0
-		if !s.sending {
-			s.mu.Unlock()
-			return
+	s.mu.Lock()
+	r := s.queued[0]
+	s.queued = s.queued[1:]
+	s.mu.Unlock()
+	var reply []any
+	var err error = &lock.PanicError{} // remains after runtime.Goexit
+	defer func() {
+		if p := recover(); p != nil {
+			stack := debug.Stack()
+			err = &lock.PanicError{Value: p, Stack: stack}
+			s.queue.log.Error("delayqueue: panic in a request with outcomes", "queue", s.queue.name, "err", err, "stack", string(stack))
 		}
-		r := s.queued[0]
-		s.queued = s.queued[1:]
-		s.mu.Unlock()
-		// Not bounded by a worker's context: most settlements come when the worker ends.
-		reply, err := s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
 		r.replies, r.err = codes(r.count, reply, err)
 		close(r.done)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if r.err != nil {
 			s.fail(errors.Join(r.err, lock.ErrNotDone))
 		}
-	}
+		if s.sending = len(s.queued) > 0; s.sending {
+			go s.send()
+		}
+	}()
+	// Not bounded by a worker's context: most settlements come when the worker ends.
+	reply, err = s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
 }
 
-// fail ends what is queued.
+// fail ends what is queued. The caller holds mu.
 func (s *settler) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range s.queued {
 		r.replies, r.err = codes(r.count, nil, err)
 		close(r.done)

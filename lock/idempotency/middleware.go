@@ -243,10 +243,10 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 	switch {
 	case err == nil && h.known(w, q, previous):
 		return nil
-	case err == nil && !previous.Yields(begun):
-		err = lock.ErrLost
+	case err == nil && (!previous.Yields(begun) || !lease.Valid()): // the store was slow, or the process stood still
+		err = cmp.Or(lease.Err(), lock.ErrLost)
 	}
-	if err = cmp.Or(err, lease.Err()); err != nil { // lost while the store was slow
+	if err != nil {
 		h.unavailable(w, q, err)
 		return nil
 	}

@@ -27,6 +27,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/idempotency"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 // patient has limits that no slow machine reaches, for tests in real time.
@@ -522,6 +524,25 @@ func TestLostLockBeforeTheHandler(t *testing.T) {
 		}, func(idempotency.Record) error { return nil }}
 		var calls atomic.Int32
 		h := wrap(t, memory.Locker(t, lock.Config{}), slow, idempotency.Config{}, counted(&calls))
+		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		assert.Zero(t, calls.Load())
+	})
+}
+
+// Nor is it called if the lock's time is over by then, though its loss is not reported yet, as after a
+// standstill of the process. Here the tick of the wheel delays the report.
+func TestEndedLockBeforeTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(wheel.Config{Tick: time.Second})
+		require.NoError(t, err)
+		t.Cleanup(func() { w.Stop() })
+		const ttl = 5 * time.Second
+		slow := paused{idempotency.NewMemory(), func(idempotency.Record) {
+			time.Sleep(time.Until(renewal.Until(time.Now(), ttl-w.Tick()).Add(20 * time.Millisecond)))
+		}, func(idempotency.Record) error { return nil }}
+		var calls atomic.Int32
+		l := locktest.StartMemory(t).Locker(t, lock.Config{Wheel: w, TTL: ttl})
+		h := wrap(t, l, slow, idempotency.Config{Lock: lock.Options{Fixed: true}}, counted(&calls))
 		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
 		assert.Zero(t, calls.Load())
 	})

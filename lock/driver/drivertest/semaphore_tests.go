@@ -988,6 +988,9 @@ func setsPermitsThatAreInUse(b *bench) {
 		b.granted(store, b.permit("b", 1))
 	}
 	b.stands(store, "b", 4)
+	b.count(store, "b", "r:2", driver.CountSet, 0, done(0))
+	b.granted(store, b.permit("b", 1)) // its owner has it, though there are to be none
+	b.stands(store, "b", -1)
 }
 
 func wakesWhenMoreAreSet(b *bench) {

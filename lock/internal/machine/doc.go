@@ -80,7 +80,7 @@ package machine
 // What every kind of lock means: doc.go, state.go, and a file for each kind.
 // Tests: lock/internal/machine/machinetest/differential.go, which lock/redisstore/differential_test.go and
 // lock/pgstore/differential_test.go run, lock/memstore/suite_test.go, machine_test.go, property_test.go.
-// Planted: 222, 281, 282, 292, 293, 294, 298, 299, 300, 301, 322.
+// Planted: 222, 281, 282, 292, 293, 294, 298, 299, 300, 301, 322, 453.
 //
 // What stores in this module share beside it: requests.go, subscribers.go, turns.go. What is stored
 // of a state: code.go, apart.go. What the end of a process frees: owners.go.

@@ -87,8 +87,8 @@ func (s *State) put(ids []string, ttl time.Duration) (given time.Duration) {
 func (s *State) acquirePermits(h *driver.Hold) driver.Answer {
 	s.reclaim()
 	ids := idsOf(h)
-	missing := int64(len(ids)) - s.inUse(ids) // of an owner that has them, some may have expired
-	if s.count.n < missing {
+	missing := int64(len(ids)) - s.inUse(ids) // of an owner that has them, some may have expired; with none the count may be below zero
+	if missing > 0 && s.count.n < missing {
 		next := never
 		for _, ends := range s.permits.expire {
 			next = min(next, ends)

@@ -34,7 +34,7 @@ local ids, missing = idsOf(ARGV[2], several), 0
 for _, id in ipairs(ids) do
   if not redis.call('zscore', KEYS[2], id) then missing = missing + 1 end
 end
-if count < missing then
+if missing > 0 and count < missing then -- the number may have been lowered, below zero
   if more > 0 then return {5, 1, 0, 0} end
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
   return {0, next and leftOf(next, now) or -1, 0, 0}
