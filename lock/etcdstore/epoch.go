@@ -13,11 +13,10 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// epoch is what the tokens of a prefix begin with: the clock, in µs, as its first store read it.
-// Tokens are this and a revision, so that they grow although a cluster is made anew.
-type epoch struct{ base, revision int64 }
-
-func (s *Store) knownEpoch() epoch {
+// knownEpoch is what the tokens of a prefix begin with: the clock, in µs, as its first store read it; 0: not
+// known yet. Tokens are this and a revision, so that they grow although a cluster is made anew. Requests compare
+// it by its value: the first store of each new cluster may write it at the same revision.
+func (s *Store) knownEpoch() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
@@ -25,44 +24,45 @@ func (s *Store) knownEpoch() epoch {
 
 // setEpoch takes what the key of the epoch has. From another program's value tokens would begin anew, and
 // revisions could overflow a large one.
-func (s *Store) setEpoch(value []byte, revision int64) error {
+func (s *Store) setEpoch(value []byte) error {
 	base, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil || base <= 0 || base > math.MaxInt64/2 {
+	if err != nil || base <= 0 || base > math.MaxInt64/2 || string(value) != epochValue(base) {
 		return fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", s.keys.epoch(), value, driver.ErrForeign)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.epoch.revision != 0 && s.epoch.base != base {
+	if s.epoch != 0 && s.epoch != base {
 		s.endWatches()
 		s.anew, s.endWatches = context.WithCancel(context.Background())
 		clear(s.cache)
 	}
-	s.epoch = epoch{base, revision}
+	s.epoch = base
 	return nil
 }
+
+// epochValue is what the key of an epoch has.
+func epochValue(base int64) string { return strconv.FormatInt(base, 10) }
 
 // sawEpoch takes the epoch that a keepalive has read: a store that only holds and waits writes nothing, and
 // its watches would wait for revisions of before a restore. An error is that of its next request.
 func (s *Store) sawEpoch(kv *mvccpb.KeyValue) {
-	if kv.ModRevision != s.knownEpoch().revision {
-		s.setEpoch(kv.Value, kv.ModRevision) //nolint:errcheck // see above
-	}
+	s.setEpoch(kv.Value) //nolint:errcheck // see above
 }
 
 // openEpoch reads the epoch, or begins it. It reads as many keys as renewals do in a transaction, so
 // that servers which accept fewer are found now.
 func (s *Store) openEpoch(ctx context.Context) error {
 	key := s.keys.epoch()
-	now := strconv.FormatInt(s.now().UnixMicro(), 10)
+	now := epochValue(s.now().UnixMicro())
 	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
 	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, maxOps))
 	if err != nil {
 		return err
 	}
 	if response.Succeeded {
-		return s.setEpoch([]byte(now), response.Header.Revision)
+		return s.setEpoch([]byte(now))
 	} else if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-		return s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+		return s.setEpoch(kvs[0].Value)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
-	if s.knownEpoch().revision > 0 {
+	if s.knownEpoch() != 0 {
 		return nil
 	}
 	if err := s.openEpoch(ctx); err != nil {

@@ -28,7 +28,7 @@ func (o outcome) leaseOf(owner string) *lease { return o.s.leases.own(o.of[owner
 // lastToken returns the record's last token.
 func (o outcome) lastToken() int64 {
 	if o.granted {
-		return o.s.knownEpoch().base + o.revision
+		return o.s.knownEpoch() + o.revision
 	}
 	return o.state.Token()
 }

@@ -59,7 +59,7 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows; notify is called with it
 	closed   bool
-	epoch    epoch
+	epoch    int64              // see knownEpoch
 	anew     context.Context    // ends when the cluster has begun anew
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers

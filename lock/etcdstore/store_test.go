@@ -288,7 +288,7 @@ func TestTokensAreRevisions(t *testing.T) {
 	first := acquire(t, s, request("me:1", time.Minute))
 	v, err := s.read(t.Context(), "a")
 	require.NoError(t, err)
-	assert.Equal(t, s.knownEpoch().base+v.revision, first.Token)
+	assert.Equal(t, s.knownEpoch()+v.revision, first.Token)
 	_, err = s.client.Delete(t.Context(), s.keys.lock("a"))
 	require.NoError(t, err)
 	other := beside(t, s)
@@ -495,6 +495,60 @@ func TestRestoredClusterNotifiesWaiters(t *testing.T) {
 	}
 }
 
+// A cluster that lost its data counts revisions that were there before, that of its new epoch among them. A store
+// that knows the former epoch grants nothing by it, nor by a record of before whose revision is there again.
+func TestClusterMadeAnew(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, single, nil)
+	named := func(name, owner string, ttl time.Duration) *driver.Hold {
+		h := request(owner, ttl)
+		h.Name = name
+		return h
+	}
+	s, other := openOn(t, c.dial(t), "a"), openOn(t, c.dial(t), "a")
+	acquire(t, s, named("a", "me:1", time.Hour))
+	acquire(t, other, named("b", "you:1", time.Hour))
+	for range 20 {
+		_, err := s.client.Put(t.Context(), "any", "")
+		require.NoError(t, err)
+	}
+	token := acquire(t, other, named("c", "you:2", time.Hour)).Token
+	free := named("a", "me:1", time.Hour)
+	free.Count = 0
+	held, err := s.Release(t.Context(), free)
+	require.NoError(t, err)
+	require.True(t, held)
+	before := s.cached("a")
+	epoch := func() int64 {
+		response, err := c.dial(t).Get(t.Context(), s.keys.epoch())
+		require.NoError(t, err)
+		return response.Kvs[0].ModRevision
+	}
+	former := epoch()
+
+	c.members[0].kill()
+	c.members[0].lose(t)
+	c.members[0].start(t)
+	c.await(t)
+	newer := openOn(t, c.dial(t), "a")
+	acquire(t, newer, named("d", "it:1", time.Hour))
+	require.Equal(t, former, epoch(), "the test is of no use otherwise")
+	for revision := int64(0); revision < before.revision-1; {
+		put, err := newer.client.Put(t.Context(), "any", "")
+		require.NoError(t, err)
+		revision = put.Header.Revision
+	}
+	acquire(t, newer, named("a", "it:2", time.Hour))
+	require.Equal(t, before.revision, newer.cached("a").revision, "the test is of no use otherwise")
+	var a driver.Answer
+	repeated(t, func() (err error) { // its leases have not ended by its clock: it needs another one
+		a, err = s.Acquire(t.Context(), named("a", "me:2", 2*time.Hour))
+		return err
+	})
+	assert.Equal(t, driver.Refused, a.Verdict, "broken promise: one owner holds a mutex")
+	assert.Greater(t, acquire(t, s, named("c", "me:3", 2*time.Hour)).Token, token, "broken promise: tokens grow")
+}
+
 // releaseUnseen releases a hold while p is cut, and compacts what watches through p have missed.
 func releaseUnseen(t *testing.T, p *proxy, s *Store, h *driver.Hold) {
 	t.Helper()
@@ -621,7 +675,7 @@ func TestForeignEpoch(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	first := acquire(t, s, request("me:1", time.Hour))
-	for _, value := range []string{"another program's", "", "-1", "0", strconv.FormatInt(math.MaxInt64, 10), strings.Repeat("9", 30)} {
+	for _, value := range []string{"another program's", "", "-1", "0", "007", strconv.FormatInt(math.MaxInt64, 10), strings.Repeat("9", 30)} {
 		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
 		require.NoError(t, err)
 		for _, store := range []*Store{s, beside(t, s)} {

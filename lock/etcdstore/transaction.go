@@ -41,7 +41,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 	key, epoch := s.keys.lock(w.name), s.keys.epoch()
 	compare := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", v.revision),
-		clientv3.Compare(clientv3.ModRevision(epoch), "=", s.knownEpoch().revision),
+		clientv3.Compare(clientv3.Value(epoch), "=", epochValue(s.knownEpoch())),
 	}
 	otherwise := []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(epoch)}
 	for i, guard := range s.leases.guards(w.uses) {
@@ -84,7 +84,7 @@ func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp)
 			t.version = version{kvs[0].ModRevision, kvs[0].Value}
 		case i == 0:
 		case i == 1 && len(kvs) > 0:
-			err = s.setEpoch(kvs[0].Value, kvs[0].ModRevision)
+			err = s.setEpoch(kvs[0].Value)
 		case i == 1:
 			err = s.openEpoch(ctx)
 		case !living(kvs):

@@ -5,6 +5,7 @@ package filestore
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -186,7 +187,7 @@ func (s *Store) files(folder string) iter.Seq2[string, error] {
 				return
 			}
 			for _, name := range names {
-				if !yield(folder+shard+"/"+name, nil) {
+				if len(shard)+len(name) == 2*sha256.Size && !yield(folder+shard+"/"+name, nil) {
 					return
 				}
 			}

@@ -99,6 +99,14 @@ var faults = []struct {
 		b.promote(b)
 		return func() { require.NoError(b, b.replica.Follow(b.primary)) }
 	}},
+	{"a replica is promoted that was missing", func(b *bench, _ *rand.Rand) func() {
+		b.replica.Kill()
+		time.Sleep(benchTTL) // requests are given up, and committed
+		b.primary.Kill()
+		require.NoError(b, b.replica.Restart())
+		b.promote(b)
+		return func() { require.NoError(b, b.replica.Follow(b.primary)) }
+	}},
 	{"connections are cut", func(b *bench, _ *rand.Rand) func() {
 		ctx, end := context.WithCancel(context.Background())
 		var cutting sync.WaitGroup

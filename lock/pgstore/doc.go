@@ -52,7 +52,8 @@
 // Name each replica's connection in synchronous_standby_names: "*" also counts a copy that is being
 // made (pg_basebackup). While none is connected, no lock is granted and none renewed: name two, as in
 // "ANY 1 (a, b)". Promote the named one that has received most, and keep the old primary from starting as one.
-// pg_cancel_backend ends the wait for the replica and confirms the grant without it. The pool's URL
+// pg_cancel_backend ends the wait for the replica and confirms the grant without it. With named standbys a waiter
+// requests what a release has granted to it, in one round trip more. The pool's URL
 // has all hosts, target_session_attrs=read-write and connect_timeout.
 //
 // # Connections
@@ -112,7 +113,7 @@ package pgstore
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371, 430.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.

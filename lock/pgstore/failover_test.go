@@ -178,6 +178,48 @@ func TestNothingIsConfirmedWithoutTheReplica(t *testing.T) {
 	}
 }
 
+// A release that is given up while no replica has it is committed, and grants the lock to a waiter. That takes
+// the lock by a request of its own, which waits for the replica: after a failover the lock may be another owner's.
+func TestNoGrantByAReleaseWithoutTheReplica(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, "notices", synchronous)
+	store := open(t, p.primary, pgstore.Config{Schema: "notices"}, p.reach(t), func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["application_name"] = "notices"
+	})
+	mine, theirs := hold(driver.KindMutex, "a", "client:1"), hold(driver.KindMutex, "a", "waiter:1")
+	mine.TTL, theirs.TTL, theirs.Queue.Subscribed = time.Hour, time.Hour, true
+	granted(t, store, mine)
+	notices := make(chan driver.Notice, 100)
+	subscription, err := store.Subscribe(unhurried(t), theirs, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer subscription.Close()
+	require.Equal(t, driver.Refused, answered(t, store, theirs).Verdict)
+
+	p.replica.Kill()
+	pool := p.primary.Pool(t)
+	waiting := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'notices' AND wait_event = 'SyncRep'").Scan(&n))
+		return n
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	released := make(chan error, 1)
+	go func() {
+		_, err := store.Release(ctx, &driver.Hold{Kind: mine.Kind, Name: mine.Name, Owner: mine.Owner, TTL: mine.TTL})
+		released <- err
+	}()
+	require.Eventually(t, func() bool { return waiting() > 0 }, time.Minute, 5*time.Millisecond)
+	giveUp()
+	require.ErrorIs(t, <-released, driver.ErrUnavailable)
+	select {
+	case n := <-notices:
+		require.Empty(t, n.Owner, "broken promise: the waiter takes what a failover would lose for its lock")
+	case <-time.After(time.Minute):
+		t.Fatal("the waiter was not woken")
+	}
+	require.NoError(t, p.replica.Restart())
+	assert.Equal(t, driver.Granted, answered(t, store, theirs).Verdict)
+}
+
 // What has been done before is confirmed without a change of the row, about which the waiters for a latch would
 // contend once it is open.
 func TestConfirmationsDoNotContend(t *testing.T) {

@@ -32,11 +32,14 @@ func newStatements(schema string) statements {
 			ELSE '' END, current_setting('transaction_read_only')::bool, decode('00', 'hex') AS bytea_output`),
 		read: text(`SELECT {looked}, n.at FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS n(name, at) LEFT JOIN {schema}.locks l ON l.name = n.name,
 			LATERAL {schema}.waiting(n.name) r`),
+		// Where a commit waits for replicas, one that was given up grants locks without them. So waiters are woken
+		// there, and request the lock.
 		save: text(`SELECT {columns}, i.at
 			FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bigint[])
 				WITH ORDINALITY AS i(name, rev, owner, holds, ends, token, state, over, at),
 			LATERAL {schema}.save(i.at, i.name, i.rev, i.owner, i.holds, i.ends, i.token, i.state, i.over, $9::int8range,
-				$10::bigint[], $11::smallint[], $12::text[], $13::text[]) r`),
+				$10::bigint[], $11::smallint[], $12::text[],
+				CASE WHEN current_setting('synchronous_standby_names') = '' THEN $13::text[] ELSE $14::text[] END) r`),
 		// A commit that has written something waits for the replicas to have all before it.
 		confirm: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_catalog.pg_logical_emit_message(true, 'leasewheel', ''::text) END`,
 		acquire: text(`SELECT {columns}, r.token, r.reserved

@@ -133,16 +133,16 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 	holds, ends, tokens := make([]int64, n), make([]int64, n), make([]int64, n)
 	var ats []int64
 	var kinds []int16
-	var ofs, messages []string
+	var ofs, messages, wakes []string
 	for i, st := range steps {
 		names[i], revs[i], owners[i], states[i], overs[i] = st.name, st.row.rev, st.next.owner, st.next.state, st.over
 		holds[i], ends[i], tokens[i] = st.next.apart.Holds, st.next.apart.Ends, st.next.apart.Token
 		for _, m := range st.sent {
 			ats, kinds, ofs = append(ats, int64(i+1)), append(kinds, int16(m.To.Kind)), append(ofs, m.To.Of)
-			messages = append(messages, encode(st.name, m))
+			messages, wakes = append(messages, encode(st.name, m)), append(wakes, encode(st.name, machine.Message{To: m.To}))
 		}
 	}
-	args := []any{names, revs, owners, holds, ends, tokens, states, overs, w.ranged(), ats, kinds, ofs, messages}
+	args := []any{names, revs, owners, holds, ends, tokens, states, overs, w.ranged(), ats, kinds, ofs, messages, wakes}
 	if err := s.rows(ctx, w, s.sql.save, args, steps); err != nil {
 		return err
 	}
