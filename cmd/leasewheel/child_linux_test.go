@@ -58,6 +58,32 @@ func allGone(pids []int) bool {
 	return true
 }
 
+// Processes that a shell started before it became leasewheel by exec are not the command's, and go on.
+func TestRunLeavesEarlierChildrenAlone(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	script := filepath.Join(t.TempDir(), "script")
+	commandtest.WriteExecutable(t, script, "#!/nonexistent\n")
+	for name, test := range map[string]struct {
+		args []string
+		code int
+	}{
+		"the command is ended":  {runLock("ended", sh("exec sleep 1000"), "--max-hold", "1ms"), exit.Lost},
+		"it cannot be executed": {runLock("failed", []string{"--", script}), exit.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
+				cmd.Path = "/bin/sh"
+				cmd.Args = append([]string{"sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo $!; exec "$0" "$@"`}, cmd.Args...)
+			}, test.args...)
+			earlier := p.PIDLine()
+			assert.Equal(t, test.code, p.Wait())
+			assert.False(t, commandtest.Gone(earlier))
+		})
+	}
+}
+
 // If leasewheel is killed, no descendant of the command outlives the lock.
 func TestRunKilledLeavesNoDescendantBeyondTheLock(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -58,6 +60,25 @@ func TestPasswordSources(t *testing.T) {
 				p.RequireOneLine("check the user and the password")
 			}
 		})
+	}
+}
+
+// A pipe, as of <(…) in a shell, is read once, and serves every connection to each server.
+func TestPasswordInAPipe(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{1, 3} {
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		defer read.Close()
+		_, err = write.WriteString(commandtest.Secret + "\n")
+		require.NoError(t, err)
+		require.NoError(t, write.Close())
+		args := []string{"ls", "--store-password-file", fmt.Sprintf("/dev/fd/%d", read.Fd())}
+		for range servers {
+			_, address := redistest.Start(t, redistest.Config{TCP: true, Password: commandtest.Secret}).Addr()
+			args = append(args, "--store", "redis://"+address)
+		}
+		assert.Empty(t, commandtest.Ask(t, nil, exit.OK, args...), servers)
 	}
 }
 

@@ -5,17 +5,18 @@ package main
 // cmd/leasewheel compares the names with the code.
 //
 // leasewheel run: cmd/leasewheel/internal/run/run.go, cmd/leasewheel/internal/run/kind.go,
-// cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go.
-// Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_real_test.go, child_linux_test.go,
+// cmd/leasewheel/internal/run/supervise.go, cmd/leasewheel/internal/run/guard_linux.go,
+// cmd/leasewheel/internal/run/messages.go.
+// Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_test.go, run_signal_real_test.go, child_linux_test.go,
 // cmd/leasewheel/internal/run/supervise_linux_test.go, cmd/leasewheel/internal/run/guard_linux_test.go.
-// Planted: 41, 150, 273, 283, 318, 321.
+// Planted: 41, 150, 273, 283, 318, 321, 460, 461, 462, 463, 464.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
 // the folder without one: cmd/leasewheel/internal/connect/folder.go.
 // Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/password_test.go,
 // cmd/leasewheel/internal/connect/certificate_test.go.
-// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393.
+// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,
@@ -61,7 +62,7 @@ package main
 // cmd/leasewheel/internal/root/completion_test.go,
 // cmd/leasewheel/internal/interrupt/interrupt_test.go,
 // cmd/leasewheel/internal/terminal/foreground_linux_test.go.
-// Planted: 153, 319, 327, 346.
+// Planted: 153, 319, 327, 346, 466.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.

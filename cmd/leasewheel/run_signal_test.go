@@ -75,6 +75,32 @@ func TestRunWithAClosedStandardError(t *testing.T) {
 	}
 }
 
+// A standard error that takes nothing, as a terminal after Ctrl-S or a pipe that is not read, keeps no
+// signal from the command, which would then outlive a lock that is lost.
+func TestRunWithAStandardErrorThatBlocks(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer write.Close()
+	full := int(write.Fd())
+	require.NoError(t, unix.SetNonblock(full, true))
+	for err == nil {
+		_, err = unix.Write(full, []byte{0})
+	}
+	require.ErrorIs(t, err, unix.EAGAIN)
+	require.NoError(t, unix.SetNonblock(full, false))
+	p := commandtest.StartWith(t, env, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$0" "$@" 2>&3 3>&-`}, cmd.Args...)
+		cmd.ExtraFiles = []*os.File{write}
+	}, runLock("job", sh("exec 2>/dev/null\n"+signalled), "-v")...) // where a shell reports that sleep was killed
+	require.Equal(t, "ready", p.Line())
+	p.Signal(unix.SIGTERM)
+	assert.Equal(t, "TERM", p.Line())
+	require.NoError(t, read.Close())
+	assert.Equal(t, 9, p.Wait())
+}
+
 // Signals before the command's start end the waiting, or are ignored; the lock stays with
 // its holder, without a trace of the waiter.
 func TestRunHandlesSignalsWhileItWaits(t *testing.T) {

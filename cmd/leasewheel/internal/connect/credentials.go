@@ -184,6 +184,8 @@ type ConnectionFlags struct {
 	PasswordCommand      string `json:"password_command,omitempty"`
 	SentinelUser         string `json:"sentinel_user,omitempty"`
 	SentinelPasswordFile string `json:"sentinel_password_file,omitempty"`
+
+	piped string // the password, if PasswordFile is a pipe, as of <(…): it can be read once
 }
 
 // validate checks the flags with each other and with the URL.
@@ -209,11 +211,16 @@ func (c *ConnectionFlags) validate(rawURL string) error {
 func (c *ConnectionFlags) source() (func(context.Context) (username, password string, err error), error) {
 	switch {
 	case c.PasswordFile != "":
-		ask := func(context.Context) (string, string, error) {
-			password, err := PasswordFromFile("--store-password-file", c.PasswordFile)
+		ask := func(context.Context) (username, password string, err error) {
+			if password = c.piped; password == "" {
+				password, err = PasswordFromFile("--store-password-file", c.PasswordFile)
+			}
 			return c.User, password, err
 		}
-		_, _, err := ask(context.Background())
+		_, password, err := ask(context.Background())
+		if info, missing := os.Stat(c.PasswordFile); missing == nil && !info.Mode().IsRegular() {
+			c.piped = password
+		}
 		return ask, err
 	case c.PasswordCommand != "":
 		command := &passwordCommand{line: c.PasswordCommand, limit: passwordTimeout}

@@ -33,7 +33,7 @@ func EndBySignals() { endBySignals(os.Getpid()) }
 func endBySignals(pid int) {
 	endings.channels = map[syscall.Signal]chan os.Signal{syscall.SIGQUIT: nil}
 	if pid == 1 {
-		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE} {
 			endings.channels[sig] = nil
 		}
 	}
@@ -68,8 +68,8 @@ func survive(sig syscall.Signal) {
 	}
 }
 
-// Catch relays signals to a channel. One that was ignored at the start, as under nohup(1) and in a
-// script's background jobs, stays ignored.
+// Catch relays signals to a channel. SIGHUP or SIGINT that was ignored at the start, as under nohup(1)
+// and in a script's background jobs, stays ignored. Of other signals the runtime does not keep that.
 func Catch(to chan<- os.Signal, all ...syscall.Signal) {
 	for _, sig := range all {
 		if !signal.Ignored(sig) {

@@ -44,8 +44,9 @@ func TestEndsBySignals(t *testing.T) {
 		_ = unix.Kill(unix.Getpid(), unix.SIGTERM)
 		<-ctx.Done()
 		stop()
-		fmt.Println("ready")
-		select {}
+		for {
+			fmt.Println("ready")
+		}
 	}
 	signaled := func(pid int, sig unix.Signal) syscall.WaitStatus {
 		child := exec.Command(os.Args[0], "-test.run=^TestEndsBySignals$")
@@ -56,15 +57,20 @@ func TestEndsBySignals(t *testing.T) {
 		line, err := bufio.NewReader(stdout).ReadString('\n')
 		assert.NoError(t, err)
 		assert.Equal(t, "ready\n", line)
-		assert.NoError(t, child.Process.Signal(sig))
+		if sig == unix.SIGPIPE {
+			assert.NoError(t, stdout.Close())
+		} else {
+			assert.NoError(t, child.Process.Signal(sig))
+		}
 		_ = child.Wait()
 		return child.ProcessState.Sys().(syscall.WaitStatus)
 	}
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE} {
 		if !signal.Ignored(sig) { // as SIGINT is in the background of a script
 			assert.Equal(t, 128+int(sig), signaled(1, sig).ExitStatus(), sig)
 		}
 	}
 	assert.Equal(t, unix.SIGTERM, signaled(2, unix.SIGTERM).Signal())
+	assert.Equal(t, unix.SIGPIPE, signaled(2, unix.SIGPIPE).Signal())
 	assert.Equal(t, 128+int(unix.SIGQUIT), signaled(2, unix.SIGQUIT).ExitStatus())
 }

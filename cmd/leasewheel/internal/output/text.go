@@ -65,6 +65,9 @@ func Visible(text string) string {
 // etcd://[user:password@]host, are none.
 var passwords = regexp.MustCompile(`(?i)((?:rediss?|valkeys?|unix|postgres(?:ql)?|etcds?)(?:-[a-z]+)?://)[^\[\s,…].*@|(password=)[^&\s]+`)
 
+// escapeAdvice is advice for programs: a shell has no such function.
+var escapeAdvice = regexp.MustCompile(`(?:;|, or) escape it with EscapeName`)
+
 // OneLine returns the visible text of err in one line: joined errors have several, and may repeat
 // one. An argument that it quotes may be the URL of a server, in a place where none is accepted.
 func OneLine(err error) string {
@@ -74,7 +77,8 @@ func OneLine(err error) string {
 			lines = append(lines, line)
 		}
 	}
-	return Visible(passwords.ReplaceAllString(strings.Join(lines, "; "), "${1}${2}…"))
+	text := escapeAdvice.ReplaceAllString(strings.Join(lines, "; "), "")
+	return Visible(passwords.ReplaceAllString(text, "${1}${2}…"))
 }
 
 // Filled breaks the lines of paragraphs anew, for lines of width columns. Lines that begin

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 // Errors that were joined are one line, and each is in it once.
@@ -15,6 +17,20 @@ func TestOneLine(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("first\n\tsec\x1b[31mond\r\nfirst\n\n: %w", os.ErrClosed)
 	assert.Equal(t, `first; sec\u001b[31mond; : file already closed`, OneLine(err))
+}
+
+// What a name lacks is explained to a person at a shell, who has no function EscapeName.
+func TestOneLineAdvisesNoFunction(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"a{b":             `lock: name "a{b": a lone brace; accepted is a hash tag like "{user:7}:cart"`,
+		"{a}":             `lock: name "{a}": in braces as a whole: its keys are those of the name within, so the two would share a wait queue; use "a"`,
+		"a\n":             `lock: name "a\n": holds a control character`,
+		"\xff":            `lock: name "\xff": not UTF-8`,
+		"redisson_x:{a}b": `lock: name "redisson_x:{a}b": a key of another lock: names with a hash tag must not begin with "redisson_", "leasewheel_" or "leasewheel:", end in ":timeout", or hold ":rwlock_timeout"`,
+	} {
+		assert.Equal(t, want, OneLine(driver.ValidateName(name)))
+	}
 }
 
 // A line has no password of a URL, also of one that is none: with a blank, or a quote, in it.

@@ -88,7 +88,7 @@ type reviveCommand struct {
 func newReviveCommand() *cobra.Command {
 	r := &reviveCommand{}
 	cmd := &cobra.Command{
-		Use:     "revive [flags] NAME {ID... | --all}",
+		Use:     "revive [flags] {NAME ID... | --all NAME}",
 		Short:   "Return dead letters to a queue",
 		Long:    reviveLong,
 		Example: reviveExample,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,18 +25,20 @@ func adoptOrphans() {
 // guard is a process between this one and the command. It ends the command if this
 // process is killed. If the guard is killed, this process adopts the command.
 type guard struct {
-	pid int
-	out *json.Encoder
-	in  *json.Decoder
+	pid    int
+	others []descendant // that descend from this process, and not from the command
+	out    *json.Encoder
+	in     *json.Decoder
 }
 
 // keep starts a guard, which starts the command, and reports the command's changes of
 // state until it is gone.
 func (c *child) keep(spec childSpec, started chan<- error) {
+	c.guard.others = descendants(os.Getpid(), nil) // those of a shell that has become this process by exec
 	adoptOrphans()
 	first, err := c.guard.start(spec)
 	if err != nil {
-		killDescendants()
+		c.killAll()
 		started <- err
 		return
 	}
@@ -64,16 +65,16 @@ func (c *child) keep(spec childSpec, started chan<- error) {
 	}
 }
 
-// killDescendants kills all remains of a failed start: a guard that is killed before its
-// first report may have started the command.
-func killDescendants() {
+// killAll kills all remains of a failed start: a guard that is killed before its first report
+// may have started the command.
+func (c *child) killAll() {
 	for {
-		pids := descendants(os.Getpid())
-		if len(pids) == 0 {
+		remains := descendants(os.Getpid(), c.guard.others)
+		if len(remains) == 0 {
 			return
 		}
-		for _, pid := range pids {
-			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may have ended
+		for _, p := range remains {
+			unix.Kill(p.pid, unix.SIGKILL) //nolint:errcheck // it may have ended
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -140,7 +141,13 @@ func (c *child) ending(action lossAction) {
 	c.guard.out.Encode(guardOrder{Action: action}) //nolint:errcheck,errchkjson // it may have been killed
 }
 
-// findStrays returns the processes that descend from this one, without the guard.
-func (c *child) findStrays() []int {
-	return slices.DeleteFunc(descendants(os.Getpid()), func(pid int) bool { return pid == c.guard.pid })
+// findStrays returns the processes that descend from this one, without the guard and those that were
+// there before the command.
+func (c *child) findStrays() (pids []int) {
+	for _, p := range descendants(os.Getpid(), c.guard.others) {
+		if p.pid != c.guard.pid {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
 }

@@ -192,7 +192,9 @@ func (r *command) complete(cmd *cobra.Command, args []string, begun string) ([]s
 }
 
 func (r *command) run(cmd *cobra.Command, args []string) error {
-	r.stderr = cmd.ErrOrStderr()
+	printed := newMessages(cmd.ErrOrStderr())
+	defer printed.end()
+	r.stderr = printed
 	policy, err := r.parse(cmd, args)
 	if err != nil {
 		return exit.UsageError(cmd, err)

@@ -110,6 +110,9 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 			s.stopped(status.StopSignal())
 
 		case sig := <-s.signals:
+			if sig == unix.SIGCONT && s.timeToSignal() <= 0 {
+				s.runOut(kill) // before the command continues
+			}
 			s.pass(sig.(syscall.Signal))
 
 		case <-lost:
@@ -117,15 +120,10 @@ func (s *supervisor) supervise() (status unix.WaitStatus, ending error) {
 			s.end(s.lease.Err(), kill)
 
 		case <-expiring.C:
-			rest := s.timeToSignal()
-			switch {
-			case rest > 0: // renewed meanwhile
+			if rest := s.timeToSignal(); rest > 0 { // renewed meanwhile
 				expiring.Reset(rest)
-			case s.policy.action == lossIgnore: // until it is lost
-			case !s.lease.Valid(): // we were stopped
-				s.end(errRanOut, kill)
-			default:
-				s.end(errRunsOut, kill)
+			} else {
+				s.runOut(kill)
 			}
 
 		case <-tooLong.C:
@@ -142,9 +140,24 @@ func (s *supervisor) timeToSignal() time.Duration {
 	return time.Until(s.lease.Until()) - s.policy.lead()
 }
 
+// runOut begins to end a command whose lease was not renewed in time, unless that is ignored until
+// the lease is lost.
+func (s *supervisor) runOut(kill *time.Timer) {
+	switch {
+	case s.policy.action == lossIgnore:
+	case !s.lease.Valid(): // we were stopped
+		s.end(errRanOut, kill)
+	default:
+		s.end(errRunsOut, kill)
+	}
+}
+
+// ends reports whether the command is being ended.
+func (s *supervisor) ends() bool { return s.ending != nil && s.action != lossIgnore }
+
 // end begins to end the command, once, because of reason.
 func (s *supervisor) end(reason error, kill *time.Timer) {
-	if s.ending != nil {
+	if s.ends() {
 		return
 	}
 	s.ending, s.action = reason, s.policy.action
@@ -155,7 +168,9 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	if lost, ok := errors.AsType[*lock.LostError](reason); ok {
 		why = "lost, " + lost.Cause.String()
 	}
-	s.child.ending(s.action)
+	if s.ends() {
+		s.child.ending(s.action)
+	}
 	switch s.action {
 	case lossTerm:
 		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
@@ -175,7 +190,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 // of its descendants is left, and kills the rest when kill fires. A command that ended by
 // itself may leave processes behind, as under a shell.
 func (s *supervisor) awaitAll(kill *time.Timer) {
-	if s.ending == nil || s.action == lossIgnore {
+	if !s.ends() {
 		return
 	}
 	poll := time.NewTicker(groupPoll)
@@ -244,10 +259,14 @@ func (s *supervisor) stopped(by syscall.Signal) {
 }
 
 // suspend stops this process, and with it the renewals: a job that stays
-// suspended for longer than its lease loses its lock. SIGCONT resumes it.
+// suspended for longer than its lease loses its lock. SIGCONT resumes it. A command that
+// is being ended suspends nothing: SIGKILL would come too late for its other processes.
 func (s *supervisor) suspend() {
+	if s.ends() {
+		return
+	}
 	s.suspended, s.stopping = true, false
-	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
+	if err := s.child.kill(unix.Getpid(), unix.SIGSTOP); err != nil {
 		s.say("cannot suspend: %v", err)
 	}
 }
@@ -284,7 +303,7 @@ func newStoppedTimer() *time.Timer {
 }
 
 // catchSignals returns the channel of the signals that run passes on or handles, and a
-// function that stops this. A signal that was ignored at the start, as under nohup(1),
+// function that stops this. SIGHUP or SIGINT that was ignored at the start, as under nohup(1),
 // stays ignored, by the command too.
 func catchSignals() (signals <-chan os.Signal, release func()) {
 	c := make(chan os.Signal, 16)

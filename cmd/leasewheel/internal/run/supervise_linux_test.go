@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +27,7 @@ type group struct {
 	ended    bool
 	first    time.Time // when it received a signal
 	received []string  // signals, and how long after the first
+	suspend  func()    // stops leasewheel itself
 }
 
 func newGroup(deaf bool) *group {
@@ -38,6 +40,9 @@ func newGroup(deaf bool) *group {
 // take receives a signal.
 func (g *group) take(pid int, sig syscall.Signal) error {
 	switch {
+	case pid == os.Getpid() && sig == unix.SIGSTOP:
+		g.suspend()
+		return nil
 	case pid != -g.pid:
 		return fmt.Errorf("a signal to process %d", pid)
 	case g.ended:
@@ -49,8 +54,11 @@ func (g *group) take(pid int, sig syscall.Signal) error {
 		g.first = time.Now()
 	}
 	g.received = append(g.received, fmt.Sprint(unix.SignalName(sig), " +", time.Since(g.first)))
-	if sig == unix.SIGKILL || sig == unix.SIGTERM && !g.deaf {
+	switch {
+	case sig == unix.SIGKILL, sig == unix.SIGTERM && !g.deaf:
 		g.end(unix.WaitStatus(sig))
+	case sig == unix.SIGTSTP:
+		g.report(unix.WaitStatus(sig<<8 | 0x7f))
 	}
 	return nil
 }
@@ -142,6 +150,10 @@ func TestSupervise(t *testing.T) {
 			policy: ignore, maxHold: 50 * time.Second, happens: func(*testing.T, *server) {},
 			received: "SIGTERM +0s", reported: "--max-hold is over; sending SIGTERM", ending: errHeldTooLong,
 		},
+		"lost, which is ignored, and held for too long": {
+			policy: ignore, maxHold: 50 * time.Second, after: 5 * time.Second, happens: lost,
+			received: "SIGTERM +0s", reported: "--max-hold is over; sending SIGTERM", ending: errHeldTooLong,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,6 +188,54 @@ func TestSupervise(t *testing.T) {
 				assert.Equal(t, test.reported != "", stderr.String() != "", stderr.String())
 				server.Thaw()
 			})
+		})
+	}
+}
+
+// A job that was suspended beyond its lease gets SIGTERM before it continues, and one that is being
+// ended is not suspended: SIGKILL would come too late.
+func TestSuperviseSuspended(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second
+	for name, test := range map[string]struct {
+		lost     bool // before Ctrl-Z
+		received string
+	}{
+		"beyond its lease":    {false, "SIGTSTP +0s, SIGTERM +24s, SIGCONT +24s, SIGCONT +24s, SIGKILL +25s"},
+		"while it was ending": {true, "SIGTERM +0s, SIGCONT +0s, SIGTSTP +500ms, SIGKILL +1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // select chooses at random
+				synctest.Test(t, func(t *testing.T) {
+					server := locktest.Start(t)
+					lease, err := server.Locker(t, lock.Config{TTL: ttl}).Mutex("job").Lock(t.Context())
+					require.NoError(t, err)
+					command, signals := newGroup(true), make(chan os.Signal, 1)
+					command.suspend = func() {
+						time.Sleep(2 * ttl)
+						signals <- unix.SIGCONT
+					}
+					if test.lost {
+						server.Delete("job")
+						go func() {
+							<-lease.Lost()
+							time.Sleep(ttl / 24)
+							signals <- unix.SIGTSTP
+						}()
+					} else {
+						server.Freeze()
+						signals <- unix.SIGTSTP
+					}
+					s := supervisor{
+						child: command.child, lease: lease, signals: signals, stderr: io.Discard, say: func(string, ...any) {},
+						policy: lossPolicy{action: lossTerm, grace: time.Second, margin: 100 * time.Millisecond},
+					}
+					_, ending := s.supervise()
+					assert.Equal(t, test.received, strings.Join(command.received, ", "))
+					require.Error(t, ending)
+					server.Thaw()
+				})
+			}
 		})
 	}
 }
