@@ -141,6 +141,11 @@ package redisstore
 // Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
 // Planted: 01, 02, 207, 209, 231, 407.
 //
+// Read-write locks, and their readers that are dead: readwrite.go, internal/lua/readwrite.lua,
+// internal/lua/read_release.lua, internal/lua/inspect_lock.lua.
+// Tests: readwrite_test.go, bounds_test.go.
+// Planted: 16-some-readers-speak-for-all, 470.
+//
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting.
 // Tests: failover_test.go.

@@ -89,7 +89,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		SET redisson_lock_token:{mutex} 7
 		HSET endless %[1]s:-7 1
 
-		HSET reading mode read %[1]s:52 2 %[2]s:1 1 %[1]s:53 1
+		HSET reading mode read %[1]s:52 2 %[2]s:1 1 %[6]s:53 1
 		PEXPIRE reading 1800000
 		SET {reading}:%[1]s:52:rwlock_timeout:1 1 PX 1200000
 		SET {reading}:%[1]s:52:rwlock_timeout:2 1 PX 600000
@@ -97,7 +97,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		HSET {t}writing mode write %[1]s:52:write 1 %[1]s:52 1
 		PEXPIRE {t}writing 1800000
 		SET {t}writing:%[1]s:52:rwlock_timeout:1 1 PX 1200000
-		HSET dead mode read %[1]s:52 1
+		HSET dead mode read %[6]s:52 1
 		PEXPIRE dead 1800000
 
 		HSET {user:7}:fair %[2]s:1 1
@@ -107,7 +107,7 @@ func TestInspectReadsTheFormat(t *testing.T) {
 		ZADD leasewheel_lock_places:{user:7}:fair %[4]d %[2]s:2 %[5]d %[2]s:3
 		HSET leasewheel:client:{%[2]s} host web-1 process shop pid 4711 since 2026-11-21T08:00:00Z label checkout
 		SET redisson_lock_token:{user:7}:fair 1795161600000000
-	`, java, golf, now+3_000_000, now+300_000, now-1_000))
+	`, java, golf, now+3_000_000, now+300_000, now-1_000, "c0ffee00-0000-8000-8000-000000000001"))
 	ours := driver.Client{ID: golf, Host: "web-1", Process: "shop", PID: 4711, Label: "checkout", Since: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
 	theirs := driver.Client{ID: java}
 

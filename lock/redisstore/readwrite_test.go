@@ -346,6 +346,57 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 	})
 }
 
+// The watchdog of Redisson 3.44 to 4.3 renews the hash of some readers alone, and lets their holds
+// end. Such a reader keeps our writers out until the hash ends.
+func TestReaderWithoutHoldsBesideRedisson(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name, lease = "orders", 30 * time.Second
+		server := locktest.Start(t)
+		r, admin := newRedissonReadWrite(t, server.Client(t), name, 1), server.Client(t)
+		l := server.Locker(t, lock.Config{TTL: 3 * time.Second, Poll: time.Hour})
+		writer := l.ReadWrite(name).Write()
+		watchdog := func() { require.True(t, admin.PExpire(t.Context(), name, lease).Val()) }
+		refused := func() {
+			t.Helper()
+			_, err := writer.TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			info, err := l.Inspect(t.Context(), name, driver.KindWrite)
+			require.NoError(t, err)
+			require.Len(t, info.Holders, 1)
+			assert.Equal(t, r.owner, info.Holders[0].Owner)
+		}
+
+		require.True(t, r.tryRead(lease))
+		for range 4 {
+			time.Sleep(lease / 3)
+			watchdog()
+		}
+		require.Zero(t, admin.Exists(t.Context(), r.timeout(r.owner, 1)).Val())
+		refused()
+
+		// Readers of ours beside it end, with the lock's end theirs and not.
+		for range 2 {
+			reader := mustTake(t, t.Context(), l.ReadWrite(name).Read())
+			_, err := writer.TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+			watchdog()
+			require.NoError(t, reader.Unlock(t.Context()))
+			refused()
+		}
+		require.EqualValues(t, freed, r.unlockRead())
+		require.NoError(t, mustTake(t, t.Context(), writer).Unlock(t.Context()))
+
+		// It dies: the hash ends as its watchdog has left it.
+		require.True(t, r.tryRead(lease))
+		time.Sleep(lease / 3)
+		watchdog()
+		time.Sleep(lease - time.Second)
+		refused()
+		time.Sleep(time.Second)
+		require.NoError(t, mustTake(t, t.Context(), writer).Unlock(t.Context()))
+	})
+}
+
 // A claim of ours keeps no reader of Redisson's out, and does not disturb it either.
 func TestClaimsBesideRedisson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ package interop
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +119,36 @@ func TestDeadReaderDelaysNoWriter(t *testing.T) {
 				writer.do("a", "unlock", "read", name)
 				require.NotEqual(t, "0", writer.do("b", "lock", "write", name, 20_000, renewed), "its lease is of 3 s")
 				writer.do("b", "unlock", "write", name)
+			})
+		}
+	})
+}
+
+// TestReaderOfSeveralLocks holds read locks by Java for longer than its watchdog's lease: three by
+// one client, and one twice. From 3.44 until 4.4 its watchdog renews the holds of the first alone, and
+// the hashes of all.
+func TestReaderOfSeveralLocks(t *testing.T) {
+	each(t, func(t *testing.T, version string) {
+		for what, holds := range map[string][]string{"three locks": {"a", "b", "c"}, "a lock twice": {"a", "a"}} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				s := single(t)
+				java, wheel := open(t, redisson(t, version), s.address, "watchdog=3000"), open(t, golang(t), s.address)
+				record(t, "6 read-write: a client of Java reads under "+what, java.name, "read-write", theirs, nil)
+				for _, name := range holds {
+					require.NotEqual(t, "0", java.do("a", "lock", "read", name, never, renewed))
+				}
+				time.Sleep(7 * time.Second) // a hold that is not renewed has expired
+				for _, name := range holds {
+					assert.Equal(t, "0", wheel.do("b", "lock", "write", name, never, renewed), "a writer beside a reader of Java")
+				}
+				for _, name := range holds {
+					_, _ = java.try("a", "unlock", "read", name) // it frees a lock whose holds have ended at once
+				}
+				for _, name := range slices.Compact(holds) {
+					require.NotEqual(t, "0", wheel.do("b", "lock", "write", name, never, renewed), "free")
+					wheel.do("b", "unlock", "write", name)
+				}
 			})
 		}
 	})

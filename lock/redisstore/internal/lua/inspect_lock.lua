@@ -47,6 +47,14 @@ local function holders(lock, left, most, known)
   if foreign(lock) and not (resembles(lock, left, mode) and (mode ~= '' or known())) then return end
   local size = redis.call('hlen', lock) - (mode ~= '' and 1 or 0)
   local count, found, room = 0, {}, most
+  local longest, silent = false, {}
+  local function add(owner, holds, remains)
+    if count >= most then return end
+    count = count + 1
+    table.insert(found, owner)
+    table.insert(found, decimal(holds))
+    table.insert(found, decimal(remains))
+  end
   for _, field in ipairs(redis.call('hrandfield', lock, most + 1)) do
     local writes = string.sub(field, -6) == ':write'
     local owner = writes and string.sub(field, 1, -7) or field
@@ -58,15 +66,23 @@ local function holders(lock, left, most, known)
         if remains == -2 and not isOwner(owner) then remains = left end -- its keys are unknown
         room = room - math.min(math.max(holds, 1), most)
       end
-      if remains == -2 then
+      if remains == -2 and isOurs(owner) then
         size = size - 1
-      elseif count < most then
-        count = count + 1
-        table.insert(found, string.sub(owner, 1, ownerText) .. (writes and ':write' or ''))
-        table.insert(found, decimal(holds))
-        table.insert(found, decimal(remains))
+      elseif remains == -2 then
+        table.insert(silent, {owner, holds})
+      else
+        longest = (remains == -1 or longest == -1) and -1 or math.max(longest or 0, remains)
+        add(string.sub(owner, 1, ownerText) .. (writes and ':write' or ''), holds, remains)
       end
     elseif field ~= 'mode' then
+      size = size - 1
+    end
+  end
+  local kept = keptApart(left, longest)
+  for _, reader in ipairs(silent) do
+    if kept then
+      add(reader[1], reader[2], left)
+    else
       size = size - 1
     end
   end

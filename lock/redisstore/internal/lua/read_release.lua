@@ -19,7 +19,8 @@ if mode ~= 'read' and mode ~= 'write' then return -1 end
 local holds = holdsOf(KEYS[1], ARGV[1])
 if not holds then return -1 end
 
-local dead = lasts(KEYS[1], KEYS[3], holds) == -2
+local ended = lasts(KEYS[1], KEYS[3], holds)
+local dead = ended == -2
 local kept = dead and 0 or math.min(tonumber(ARGV[2]), holds)
 -- The keys of a reader's further holds expire.
 for i = math.max(kept, holds - most) + 1, holds do
@@ -34,7 +35,7 @@ if kept > 0 then
 end
 redis.call('hdel', KEYS[1], ARGV[1])
 if mode == 'read' then
-  local left, _, unknown = settle(KEYS[1])
+  local left, _, unknown = settle(KEYS[1], ended)
   if not left then redis.call('unlink', KEYS[1]) end
   -- While it is not known whether all other readers are dead, a waiter asks until it is.
   if not left or unknown then send(ARGV[4], KEYS[2], '0') end

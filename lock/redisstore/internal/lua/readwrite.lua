@@ -6,7 +6,9 @@
 --   tag:<reader>:rwlock_timeout:i lasts as long as the reader's i-th hold
 --
 -- A reader whose holds have all ended is dead. It has no hold, though the holds of others
--- may keep the hash that names it.
+-- may keep the hash that names it. But the watchdog of Redisson 3.44 to 4.3 renews the hash
+-- alone: of a reader with several holds, and of each lock but the first that a client reads
+-- under. So a reader of another client lives while the hash has an end that no hold has.
 
 -- include: number.lua
 -- include: owner.lua
@@ -79,15 +81,23 @@ local function timeoutsOf(lock, reader)
   return tag .. ':' .. reader .. ':rwlock_timeout'
 end
 
+-- keptApart reports whether a lock that has left ms has another end than its readers' holds,
+-- of which the longest lasts for longest ms (-1: without an end, false: there is none).
+-- Another one, which has just ended, had ended ms.
+local function keptApart(left, longest, ended)
+  return left > 0 and longest ~= -1 and math.abs(left - math.max(longest or 0, ended or 0)) > 100
+end
+
 -- settle drops the dead readers of a lock without a writer, and makes the lock last as
 -- long as the living ones. Of many readers it examines a random sample.
 --
+-- ended    the ms that a hold which has just ended had left: it may explain the lock's end
 -- returns  for how many ms the lock is still held (-1: without an end); 1 if all examined
 --          readers are dead, but there are others; false if the lock is free. And after
 --          how many ms the first of those examined ends: it may be the last one then. And
 --          true if they are dead, but there are others
-local function settle(lock)
-  local longest, soonest, room = false, nil, most
+local function settle(lock, ended)
+  local longest, soonest, room, silent = false, nil, most, {}
   local fields = redis.call('hrandfield', lock, most)
   local all = redis.call('hlen', lock) <= most
   for _, field in ipairs(fields) do
@@ -98,7 +108,7 @@ local function settle(lock)
       local left, looked = lasts(lock, timeoutsOf(lock, field), holdsOf(lock, field) or most)
       room = room - looked
       if left == -2 then
-        redis.call('hdel', lock, field)
+        silent[#silent + 1] = field
       else
         if left == -1 or longest == -1 then
           longest = -1
@@ -107,6 +117,15 @@ local function settle(lock)
         end
         if left ~= -1 then soonest = math.min(soonest or left, left) end
       end
+    end
+  end
+  local left = redis.call('pttl', lock)
+  local living, kept = longest, keptApart(left, longest, ended)
+  for _, field in ipairs(silent) do
+    if isOurs(field) or not living and not kept then -- beside the living it keeps no writer out
+      redis.call('hdel', lock, field)
+    elseif kept then
+      longest, soonest = math.max(longest or 1, left), math.min(soonest or left, left)
     end
   end
   if not all then
