@@ -190,10 +190,10 @@ func TestContextMadeTwiceAtOnce(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		parent := &calling{Context: b.Context()}
 		l := b.grant(Spec{Key: "k", Context: parent})
-		var first context.Context
-		parent.call = func() { first = l.Context() }
+		first := make(chan context.Context, 1)
+		parent.call = func() { first <- l.Context() }
 		second := l.Context()
-		require.Equal(b, first, second)
+		require.Equal(b, <-first, second)
 		b.stop(l)
 		require.ErrorIs(b, context.Cause(second), ErrReleased)
 	})
