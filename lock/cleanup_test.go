@@ -299,7 +299,15 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 				store := &faultyCounter{faulty: faulty{Store: kept}}
 				l, err := lock.New(store, lock.Config{RequestTimeout: test.timeout})
 				require.NoError(t, err)
-				s := l.Semaphore("s")
+				returned, s := l.Semaphore("returned"), l.Semaphore("s")
+				require.NoError(t, returned.AddPermits(t.Context(), 1))
+				require.NoError(t, returned.TryAcquire(t.Context(), 1))
+				store.set(func() { store.release = down })
+				early, end := context.WithTimeout(t.Context(), time.Second)
+				defer end()
+				require.ErrorIs(t, returned.Release(early, 1), lock.ErrUnavailable)
+				store.set(func() { store.release = nil })
+				time.Sleep(time.Minute) // it is released in the background
 				require.NoError(t, s.AddPermits(t.Context(), 5))
 				require.NoError(t, s.TryAcquire(t.Context(), 2))
 				store.set(func() { store.release = down })
@@ -316,6 +324,7 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 					require.ErrorIs(t, err, lock.ErrNotRepeated)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.ErrorContains(t, err, `2 of "s"`)
+					require.NotContains(t, err.Error(), "returned")
 				}
 				require.NoError(t, l.Close(), "a further Close has nothing to wait for")
 				time.Sleep(time.Minute)

@@ -100,6 +100,7 @@ func TestWaitersAreAnnounced(t *testing.T) {
 
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
+				begin := time.Now()
 				waiting := server.Locker(t, lock.Config{Label: "the second"})
 				ended := make(chan error)
 				go func() {
@@ -112,6 +113,7 @@ func TestWaitersAreAnnounced(t *testing.T) {
 				require.Len(t, info.Waiters, 1)
 				assert.Equal(t, "the second", info.Waiters[0].Client.Label)
 				assert.NotEmpty(t, info.Waiters[0].Client.Host)
+				assert.WithinDuration(t, begin, info.Waiters[0].Client.Since, 0)
 				cancel()
 				require.ErrorIs(t, <-ended, context.Canceled)
 			})

@@ -200,6 +200,19 @@ func TestForgettingCatchesUp(t *testing.T) {
 	})
 }
 
+// Where many requests are to be forgotten, they do not wait for others.
+func TestManyAreForgottenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newAnswering(t)
+		l := locker(t, store, lock.Config{})
+		for range 10_000 {
+			require.NoError(t, l.Semaphore("s").Release(t.Context(), 1))
+		}
+		synctest.Wait()
+		require.Equal(t, 10_000, store.numberOf("s"))
+	})
+}
+
 // A part of the store that does not answer does not delay what others are to forget.
 func TestForgettingContinuesBesideAnUnresponsiveGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

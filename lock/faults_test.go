@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,7 +128,15 @@ func TestReleaseThatNeverArrives(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrLost)
 		assert.Contains(t, err.Error(), "frees")
-		time.Sleep(time.Minute)
+		var sent atomic.Int64
+		store.set(func() {
+			store.release = func(ctx context.Context, do func() error) error {
+				sent.Add(1)
+				return down(ctx, do)
+			}
+		})
+		time.Sleep(30 * time.Minute)
+		assert.Less(t, sent.Load(), int64(500), "requests in half an hour")
 		store.set(func() { store.release = nil })
 		time.Sleep(12 * time.Second)
 		next, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
@@ -198,12 +207,28 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{})
 		for _, outage := range []fault{down, lostRequest, lostReply} {
 			store.set(func() { store.acquire = outage })
-			begin := time.Now()
+			begin, asked := time.Now(), store.asked()
 			time.AfterFunc(10*time.Second, func() { store.set(func() { store.acquire = nil }) })
 			lease, err := l.Mutex("a").Lock(t.Context())
 			require.NoError(t, err)
 			assert.Less(t, time.Since(begin), 12*time.Second)
+			assert.Less(t, store.asked()-asked, 50, "requests in ten seconds")
 			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
+// An outage is logged once, when it has lasted for five seconds.
+func TestLongOutageIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for i, outage := range []time.Duration{4 * time.Second, time.Minute, 4 * time.Second, time.Minute} {
+			store.set(func() { store.acquire = down })
+			time.AfterFunc(outage, func() { store.set(func() { store.acquire = nil }) })
+			unlock(t, mustLock(t, l.Mutex("a")))
+			synctest.Wait()
+			require.Equal(t, (i+1)/2, log.count("still waiting"))
 		}
 	})
 }
@@ -488,6 +513,9 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		outer := mustLock(t, l.Mutex("a"))
 		inner, err := l.Mutex("a").Lock(outer.Context())
 		require.NoError(t, err)
+		info, err := server.Locker(t, lock.Config{}).Inspect(t.Context(), "a", driver.KindMutex)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, info.Holders[0].Holds)
 		store.set(func() { store.release = times(1, lostRequest) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -501,6 +529,29 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		next, err := other.Mutex("a").TryLock(t.Context())
 		require.NoError(t, err)
 		assert.NoError(t, next.Unlock(t.Context()))
+	})
+}
+
+// An Unlock waits for that of another hold of its owner.
+func TestUnlocksOfTwoHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
+		outer := mustLock(t, l.Mutex("a"))
+		inner, err := l.Mutex("a").Lock(outer.Context())
+		require.NoError(t, err)
+		store.set(func() {
+			store.release = times(1, func(_ context.Context, do func() error) error {
+				time.Sleep(100 * time.Millisecond)
+				return do()
+			})
+		})
+		begin := time.Now()
+		first := make(chan error, 1)
+		go func() { first <- inner.Unlock(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, outer.Unlock(t.Context()))
+		require.NoError(t, <-first)
+		about(t, 100*time.Millisecond, time.Since(begin))
 	})
 }
 

@@ -158,29 +158,39 @@ func TestPassingOnIsBounded(t *testing.T) {
 	}
 }
 
-// A waiter without Passes sends a request to the store.
+// A waiter without Passes, or with another TTL, sends a request to the store, and so does one
+// behind a holder without Passes.
 func TestPassingOnNeedsPasses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
-		hadAHolder(t, l)
-		first := mustLock(t, passing(l, lock.Options{PassFor: time.Hour}))
-		plain := await(t, l.Mutex("a").With(lock.Options{Fixed: true}))
-		brief := await(t, passing(l, lock.Options{TTL: 9 * time.Second}))
-		last := await(t, passing(l, lock.Options{}))
-		require.Greater(t, store.asked(), 1)
-		time.Sleep(5 * time.Second)
-		held := first
-		for _, got := range []<-chan *lock.Lease{plain, brief, last} {
-			require.NoError(t, held.Unlock(t.Context()))
-			lease := <-got
-			require.NotEqual(t, held.Owner(), lease.Owner())
-			if got == plain {
-				require.Greater(t, time.Until(lease.Until()), 28*time.Second, "as long as it asked for")
-			}
-			held = lease
-		}
-		require.NoError(t, held.Unlock(t.Context()))
-	})
+	plain, brief := lock.Options{Fixed: true}, lock.Options{TTL: 9 * time.Second, Passes: 1000, PassFor: time.Hour}
+	long := lock.Options{Passes: 1000, PassFor: time.Hour}
+	for name, order := range map[string][]lock.Options{
+		"without Passes":   {long, plain, brief, long},
+		"with another TTL": {long, brief, long, plain},
+		"behind one":       {lock.Options{PassFor: time.Hour}, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := locktest.StartMemory(t).Locker(t, lock.Config{})
+				hadAHolder(t, l)
+				held := mustLock(t, l.Mutex("a").With(order[0]))
+				var waiters []<-chan *lock.Lease
+				for _, o := range order[1:] {
+					waiters = append(waiters, await(t, l.Mutex("a").With(o)))
+				}
+				time.Sleep(5 * time.Second)
+				for i, got := range waiters {
+					require.NoError(t, held.Unlock(t.Context()))
+					lease := <-got
+					require.NotEqual(t, held.Owner(), lease.Owner())
+					if order[i+1].Fixed {
+						require.Greater(t, time.Until(lease.Until()), 28*time.Second, "as long as it asked for")
+					}
+					held = lease
+				}
+				require.NoError(t, held.Unlock(t.Context()))
+			})
+		})
+	}
 }
 
 // A waiter that gives up is skipped, even if the lease arrives in that moment.

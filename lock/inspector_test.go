@@ -52,6 +52,21 @@ func inspectorLocker(t *testing.T, server *locktest.Memory, c lock.Config) (*loc
 	return locker(t, f, c), f
 }
 
+// A store need not implement Inspector.
+func TestInspectNeedsAStoreThatInspects(t *testing.T) {
+	l, _ := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
+	_, err := l.Inspect(t.Context(), "a", driver.KindMutex)
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	_, err = l.ForceRelease(t.Context(), "a")
+	require.ErrorIs(t, err, lock.ErrUnsupported)
+	var errs []error
+	for _, err := range l.List(t.Context(), "*") {
+		errs = append(errs, err)
+	}
+	require.Len(t, errs, 1)
+	require.ErrorIs(t, errs[0], lock.ErrUnsupported)
+}
+
 // An inspection may be repeated. A forced release may not, unless it was certainly not
 // applied: the lock may have a new holder by now.
 func TestWhichRequestsAreRepeated(t *testing.T) {

@@ -102,6 +102,33 @@ func TestGoexitOfTheStoreLeavesNoSubscription(t *testing.T) {
 	})
 }
 
+// A lock's subscription ends soon after its last waiter was granted the lock, by a request or by
+// a release, and with Close.
+func TestSubscriptionsEnd(t *testing.T) {
+	for name, handle := range map[string]func(*lock.Locker) *lock.Mutex{
+		"mutex": func(l *lock.Locker) *lock.Mutex { return l.Mutex("a") },
+		"write": func(l *lock.Locker) *lock.Mutex { return l.ReadWrite("a").Write() },
+		"fair":  func(l *lock.Locker) *lock.Mutex { return l.Fair("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				l := server.Locker(t, lock.Config{})
+				for _, end := range []func() error{func() error { return nil }, l.Close} {
+					holder := lockNow(t, handle(server.Locker(t, lock.Config{})))
+					got := await(t, handle(l))
+					require.NotEmpty(t, server.Channels())
+					unlock(t, holder)
+					unlock(t, <-got)
+					require.NoError(t, end())
+					time.Sleep(time.Minute)
+					require.Empty(t, server.Channels())
+				}
+			})
+		})
+	}
+}
+
 // Heads that leave during an outage have the next one send a request, and not subscribe.
 func TestHeadsOfAnOutageDoNotSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,6 +75,22 @@ func TestImpatientWaitersFindAnExpiredLock(t *testing.T) {
 	}
 }
 
+// A writer that does not wait keeps no reader out.
+func TestTryOfAWriterBlocksNoReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
+		rw := l.ReadWrite("a").WritersFirst()
+		first := lockNow(t, rw.Read())
+		store.set(func() { store.release = down }) // nothing ends the block
+		_, err := rw.Write().TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		second := lockNow(t, rw.Read())
+		store.set(func() { store.release = nil })
+		unlock(t, first)
+		unlock(t, second)
+	})
+}
+
 // A head whose request has failed, and that gives up before it repeats the request, leaves
 // it to the next head.
 func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
@@ -104,6 +120,30 @@ func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
 		assert.Less(t, time.Since(begin), time.Second)
 		require.NoError(t, lease.Unlock(t.Context()))
 		work.Wait()
+	})
+}
+
+// A head whose request fails for good leaves the wake that it has used to the next head.
+func TestWakeOfAHeadThatFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
+		l, store := faultyLocker(t, server, config)
+		held := mustLock(t, server.Locker(t, config).ReadWrite("a").Write())
+		m := l.ReadWrite("a").Write()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := m.Lock(t.Context())
+			failed <- err
+		}()
+		synctest.Wait()
+		got := await(t, m)
+		store.set(func() { store.acquire = times(1, broken) })
+		begin := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.ErrorContains(t, <-failed, "no such user")
+		require.NoError(t, (<-got).Unlock(t.Context()))
+		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
 

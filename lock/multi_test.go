@@ -16,6 +16,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/observe"
+	"github.com/leasewheel/leasewheel/wheel"
 )
 
 func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
@@ -260,6 +261,28 @@ func TestMultiIsLostBeforeItsUnlock(t *testing.T) {
 	})
 }
 
+// The lease of several locks is valid as long as that of each is, also before a loss is noticed.
+func TestMultiIsValidAsLongAsItsMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(wheel.Config{})
+		require.NoError(t, err)
+		defer w.Stop()
+		l := locktest.StartMemory(t).Locker(t, lock.Config{Wheel: w})
+		brief := lock.Options{TTL: 10 * time.Second, Fixed: true}
+		lease, err := lock.All(l.Mutex("a"), l.Mutex("b").With(brief)).Lock(t.Context())
+		require.NoError(t, err)
+		require.True(t, lease.Valid())
+		late := make(chan struct{})
+		_, err = w.Schedule(0, func() { <-late })
+		require.NoError(t, err)
+		time.Sleep(11 * time.Second)
+		require.NoError(t, lease.Err())
+		require.False(t, lease.Valid())
+		close(late)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+	})
+}
+
 // An Unlock that fails for one lock returns its error, and still releases the others.
 func TestMultiJoinsTheErrorsOfItsUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -296,10 +319,13 @@ func TestMultiGivesBackAfterTheCallersEnd(t *testing.T) {
 				}
 				return do()
 			}
+			store.release = times(3, lostRequest)
 		})
+		begin := time.Now()
 		_, err := lock.All(l.Mutex("a"), l.Mutex("b"), l.Mutex("c")).Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
-		synctest.Wait()
+		require.Zero(t, time.Since(begin))
+		time.Sleep(time.Minute)
 		lease, err := lock.All(server.Locker(t, lock.Config{}).Mutex("a"), server.Locker(t, lock.Config{}).Mutex("b"),
 			server.Locker(t, lock.Config{}).Mutex("c")).TryLock(t.Context())
 		require.NoError(t, err)

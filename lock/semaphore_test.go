@@ -331,6 +331,10 @@ func TestRefusedReleaseWithoutAnAnswer(t *testing.T) {
 		require.NoError(t, theirs.AddPermits(t.Context(), driver.MaxCount-5))
 		f.set(func() { f.release = times(1, cut) })
 		require.ErrorIs(t, s.Release(t.Context(), 1), lock.ErrOverflow)
+		f.set(func() { f.count = denied })
+		err := s.Release(t.Context(), 1)
+		require.ErrorIs(t, err, lock.ErrNotRepeated)
+		require.ErrorContains(t, err, "no such user")
 		assert.EqualValues(t, driver.MaxCount, available(t, theirs))
 	})
 }

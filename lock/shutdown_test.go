@@ -154,6 +154,7 @@ func TestShutdownWithoutTheStore(t *testing.T) {
 		var left *lock.UnreleasedError
 		require.ErrorAs(t, err, &left)
 		require.Equal(t, []string{"a"}, left.Names)
+		require.ErrorIs(t, left, lock.ErrUnavailable)
 	})
 }
 
@@ -380,7 +381,9 @@ func TestCloseDuringTheRetrysPause(t *testing.T) {
 				synctest.Wait()
 				asked, begin := store.asked(), time.Now()
 				require.NoError(t, l.Close())
-				require.ErrorIs(t, <-ended, lock.ErrClosed)
+				err := <-ended
+				require.ErrorIs(t, err, lock.ErrClosed)
+				require.NotContains(t, err.Error(), "granted")
 				require.Zero(t, time.Since(begin))
 				time.Sleep(time.Minute)
 				require.Equal(t, asked, store.asked())

@@ -292,6 +292,21 @@ func TestHandOverIsNotTrustedBeyondItsExpiry(t *testing.T) {
 	}
 }
 
+// A grant by release is brief until it is renewed, and then has its whole TTL.
+func TestHandOverIsRenewedForTheWholeTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		got := await(t, server.Locker(t, lock.Config{}).Mutex("a"))
+		require.NoError(t, held.Unlock(t.Context()))
+		lease := <-got
+		require.LessOrEqual(t, time.Until(lease.Until()), driver.DefaultTTL/4)
+		time.Sleep(driver.DefaultTTL / 4)
+		require.Greater(t, time.Until(lease.Until()), driver.DefaultTTL/2)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // A message that grants more than was offered is not accepted.
 func TestForgedMessageIsNotAccepted(t *testing.T) {
 	for name, forge := range map[string]func(n *driver.Notice){

@@ -145,7 +145,7 @@ func (w *Watchdog) timeOut(b *batch, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := w.clock.now(); now < b.over && !b.ended {
-		b.timedOut = &fault{err: err, at: now, size: len(b.items)}
+		b.timedOut = &fault{err: err, at: now}
 		b.lane.fault = b.timedOut
 		b.lane.hanging++
 	}

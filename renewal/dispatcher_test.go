@@ -127,6 +127,8 @@ func TestSilentGroupIsProbed(t *testing.T) {
 		require.Zero(b, b.dog.Stats().Queued)
 		require.Zero(b, b.dog.Stats().Silent)
 		require.Less(b, len(b.take()), 100)
+		time.Sleep(time.Minute)
+		require.Less(b, len(b.take()), 220, "they share requests again")
 	})
 }
 
@@ -225,7 +227,7 @@ func TestRetriesPause(t *testing.T) {
 // The shortest accepted leases are kept, too, and not renewed continuously.
 func TestShortestLease(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		l := b.grant(Spec{Key: "k", TTL: minTicks * tick})
+		l := b.grant(Spec{Key: "k", TTL: minTicks * tick, First: minTicks * tick})
 		time.Sleep(100 * tick)
 		require.True(b, l.Valid())
 		require.InDelta(b, 70, len(b.take()), 31)
@@ -293,6 +295,21 @@ func TestRenewerThatPanics(t *testing.T) {
 		require.NoError(b, inGroup.Err())
 		require.Greater(b, dog.Stats().Panics, int64(100))
 		own.close()
+	})
+}
+
+// A renewer that ends its goroutine for one lease costs those in the same request no renewal.
+func TestRenewerThatExitsCostsNoNeighbour(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		dog, err := New(panicky{b.store}, Config{})
+		require.NoError(b, err)
+		own := &bench{b.T, b.store, dog}
+		defer own.close()
+		exiting := own.grant(Spec{Key: "exit"})
+		leases := own.grantMany(30, "k", atOnce)
+		own.lost(exiting, Unreachable)
+		time.Sleep(5 * time.Minute)
+		own.allHeld(leases)
 	})
 }
 
@@ -597,6 +614,11 @@ func TestServerChosenTTL(t *testing.T) {
 				b.node("", func(n *node) { n.mute = true })
 				b.awaitRequest() // which may leave no more than the TTL
 				until := l.Until()
+				sent = b.take()
+				for b.dog.Stats().InFlight > 0 {
+					time.Sleep(time.Millisecond)
+				}
+				require.LessOrEqual(b, time.Since(sent[len(sent)-1].at), gives/6+time.Millisecond)
 				b.lost(l, Unreachable)
 				b.inTime(until)
 			})

@@ -171,6 +171,34 @@ func TestContextAndLostAreTheSameEveryTime(t *testing.T) {
 	})
 }
 
+// calling is a context that calls a function when it is asked for its end.
+type calling struct {
+	context.Context
+	call func()
+}
+
+func (c *calling) Done() <-chan struct{} {
+	if call := c.call; call != nil {
+		c.call = nil
+		call()
+	}
+	return c.Context.Done()
+}
+
+// Two calls of Context at the same time return one context, which ends with the lease.
+func TestContextMadeTwiceAtOnce(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		parent := &calling{Context: b.Context()}
+		l := b.grant(Spec{Key: "k", Context: parent})
+		first := make(chan context.Context, 1)
+		parent.call = func() { first <- l.Context() }
+		second := l.Context()
+		require.Equal(b, <-first, second)
+		b.stop(l)
+		require.ErrorIs(b, context.Cause(second), ErrReleased)
+	})
+}
+
 func TestContextCarriesTheValuesOfItsParent(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		type key struct{}
@@ -187,6 +215,7 @@ func TestContextMadeAfterTheEnd(t *testing.T) {
 		lost := b.grant(Spec{Key: "b", Fixed: true})
 		time.Sleep(time.Minute)
 		require.ErrorIs(b, context.Cause(lost.Context()), ErrLost)
+		require.NotErrorIs(b, lost.Err(), ErrReleased)
 		<-lost.Lost()
 	})
 }

@@ -85,8 +85,24 @@ func TestLossHasTheErrorOfTheLastRenewal(t *testing.T) {
 		require.Equal(b, `renewal: lease "k" lost: store unreachable: connection refused`, lost.Error())
 
 		b.node("", func(n *node) { *n = node{mute: true} })
-		lost = b.lost(b.grant(Spec{Key: "l"}), Unreachable)
+		lost = b.lost(b.grant(Spec{Key: "l", Alive: func() bool { return true }}), Unreachable)
 		require.ErrorIs(b, lost, context.DeadlineExceeded)
+
+		b.node("", func(n *node) { *n = node{before: time.Minute, deaf: true} })
+		lost = b.lost(b.grant(Spec{Key: "m"}), Unreachable)
+		require.ErrorIs(b, lost, context.DeadlineExceeded, "while the request hangs")
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A lease that waits for a renewer that has not named its group is lost by no fault of the store or
+// of its holder.
+func TestLossWhileGroupHangs(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		open := b.shut()
+		b.lost(l, Expired)
+		open()
 	})
 }
 
@@ -186,6 +202,7 @@ func TestMaxHold(t *testing.T) {
 
 func TestHeartbeat(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
+		time.Sleep(time.Minute) // a heartbeat counts from the lease's own begin
 		l := b.grant(Spec{Key: "k", Heartbeat: 4 * time.Second})
 		for range 100 {
 			time.Sleep(4*time.Second - 1)

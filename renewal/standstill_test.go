@@ -107,6 +107,18 @@ func TestRequestDuringAStandstillIsNoFailure(t *testing.T) {
 	})
 }
 
+// Nor is it for one failure long before the end of the lease.
+func TestFailureBeforeAStandstill(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.refuse = errRefused })
+		l := b.grant(Spec{Key: "k", TTL: 10 * time.Minute})
+		b.awaitRequest0()
+		b.standStill(10 * time.Minute)
+		l.expire()
+		require.NoError(b, b.isLost(l, Expired).Err)
+	})
+}
+
 // A store that failed until the end of the lease is to blame, however late the process is.
 func TestFailuresUntilTheEndAreTheStores(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
