@@ -26,7 +26,7 @@ type fence struct {
 }
 
 // partsOfRedisstore are the packages of which lock/redisstore is made.
-var partsOfRedisstore = []string{"lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport"}
+var partsOfRedisstore = []string{"lock/internal/panics", "lock/redisstore/internal/check", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport"}
 
 // Dependencies run one way:
 //
@@ -61,6 +61,7 @@ var fences = map[string]fence{
 
 	"lock/internal/backoff": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}, tests: true},
 	"lock/internal/logging": {others: []string{"golang.org/x/"}, tests: true},
+	"lock/internal/panics":  {},
 	"lock/internal/reentry": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver"}, others: []string{"golang.org/x/"}},
 
 	// The policies of retries are functions.
@@ -86,11 +87,11 @@ var fences = map[string]fence{
 		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
-	"lock/redisstore/internal/check":     {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/fault":     {own: []string{"lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/check":     {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/fault":     {own: []string{"lock/internal/panics", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/lua":       {},
-	"lock/redisstore/internal/pubsub":    {own: []string{"lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/transport": {own: []string{"lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/pubsub":    {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/transport": {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {
@@ -110,7 +111,7 @@ var fences = map[string]fence{
 	},
 
 	// A quorum is made of any stores.
-	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff"}, others: []string{"golang.org/x/"}},
+	"lock/quorum": {own: []string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/panics"}, others: []string{"golang.org/x/"}},
 }
 
 // unfenced reports whether a package may use anything: it is a program, or

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/panics"
 )
 
 var errLate = fmt.Errorf("pgstore: the request has reached the server after its deadline: %w: %w", driver.ErrUnavailable, driver.ErrNotDone)
@@ -56,14 +57,7 @@ func notDone(err error) error {
 func protect(call func() error) error {
 	err := errors.New("pgstore: the client ended its goroutine")
 	var called sync.WaitGroup
-	called.Go(func() {
-		defer func() {
-			if value := recover(); value != nil {
-				err = fmt.Errorf("pgstore: the client panicked: %v", value)
-			}
-		}()
-		err = call()
-	})
+	called.Go(func() { err = panics.Protect("pgstore: the client", call) })
 	called.Wait()
 	return err
 }

@@ -680,8 +680,11 @@ func (s stuck) Handle(context.Context, slog.Record) error {
 
 // contextual is a tracer that needs something of a request's context.
 type contextual struct {
-	panics atomic.Int64 // how often it does, or ends its goroutine: by turns
+	panics  atomic.Int64 // how often it does, or ends its goroutine: by turns
+	printed atomic.Bool  // the value of a panic, whose text could wait, was
 }
+
+func (c *contextual) Error() string { c.printed.Store(true); return "a tracer" }
 
 type traced struct{}
 
@@ -692,7 +695,7 @@ func (c *contextual) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 	switch left := c.panics.Add(-1); {
 	case left < 0:
 	case left%2 == 0:
-		panic("a tracer")
+		panic(c)
 	default:
 		runtime.Goexit()
 	}
@@ -725,6 +728,7 @@ func TestTracerThatPanicsInTheBackground(t *testing.T) {
 		assert.True(t, store.SweepPlanned())
 		tracer.panics.Store(0)
 	}
+	assert.False(t, tracer.printed.Load(), "broken promise: the background waits for a text that no log shows")
 }
 
 // A logger that blocks, and panics, costs no subscription, and delays no Close.

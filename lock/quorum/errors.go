@@ -156,3 +156,10 @@ var errNoAnswer = fmt.Errorf("no answer: %w", driver.ErrUnavailable)
 
 // errNotGranted is the error of a node that has lost a grant before its token was raised.
 var errNotGranted = fmt.Errorf("it does not have the lock any more: %w", driver.ErrUnavailable)
+
+// notRaised is the error of a node whose token was not raised. Its text is made where it is read, as
+// that of a panic.
+type notRaised struct{ error }
+
+func (e notRaised) Error() string { return "its fencing token was not raised: " + e.error.Error() }
+func (e notRaised) Unwrap() error { return e.error }

@@ -297,25 +297,35 @@ func (s stuck) Error() string { <-s.until; return "no longer stuck" }
 
 // A node that panics with a value whose text waits has failed, as with any other: it is not waited for.
 func TestPanicThatCannotBePrinted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(3)
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		until := make(chan struct{})
-		for _, b := range all {
-			b.set(func(string, *driver.Hold) mishap { return mishap{returning: func() { panic(stuck{until}) }} })
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err := store.Acquire(ctx, hold("me:1"))
-		close(until)
-		require.Error(t, err)
-		assert.NotErrorIs(t, err, driver.ErrUnavailable, "broken promise: the nodes have not answered")
-		assert.ErrorContains(t, err, "node 1: quorum: the store panicked: no longer stuck")
-		for _, b := range all {
-			b.set(nil)
-		}
-		pass(ttl)
-	})
+	for request, failed := range map[string]string{"acquire": "", "fence": "its fencing token was not raised: "} {
+		t.Run(request, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				all[0].skew = time.Hour // the others' tokens are to be raised
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				until := make(chan struct{})
+				for i, b := range all {
+					b.set(func(sent string, _ *driver.Hold) mishap {
+						if sent != request {
+							return mishap{back: time.Duration(i) * time.Millisecond}
+						}
+						return mishap{returning: func() { panic(stuck{until}) }}
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := store.Acquire(ctx, hold("me:1"))
+				close(until)
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, driver.ErrUnavailable, "broken promise: the nodes have not answered")
+				assert.ErrorContains(t, err, "node 1: "+failed+"quorum: the store panicked: no longer stuck")
+				for _, b := range all {
+					b.set(nil)
+				}
+				pass(ttl)
+			})
+		})
+	}
 }
 
 // A node that a caller gave no time to answer is still waited for by others.

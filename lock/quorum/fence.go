@@ -49,7 +49,7 @@ func (s *Store) fence(ctx context.Context, a *attempt) {
 				return err
 			})
 			if err != nil {
-				b.said, b.err = Failed, fmt.Errorf("its fencing token was not raised: %w", err)
+				b.said, b.err = Failed, notRaised{err}
 			}
 			replies <- reply[ballot]{node: n, value: b}
 		})

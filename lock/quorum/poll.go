@@ -2,8 +2,9 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/internal/panics"
 )
 
 // poll is a request to several nodes at once, with one reply from each.
@@ -37,13 +38,11 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 			bounded, cancel := s.bound(ctx, n, until)
 			defer cancel()
 			r := reply[T]{node: n, err: errNoAnswer} // remains after the store's runtime.Goexit
-			defer func() {
-				if value := recover(); value != nil {
-					r.err = &panicError{value}
-				}
-				p.replies <- r
-			}()
-			r.value, r.err = request(bounded, n)
+			defer func() { p.replies <- r }()
+			r.err = panics.Protect("quorum: the store", func() (err error) {
+				r.value, err = request(bounded, n)
+				return err
+			})
 			switch {
 			case r.err == nil:
 				n.within.Store(int64(lingering + min(s.config.NodeTimeout, 2*time.Since(p.asked))))
@@ -54,12 +53,6 @@ func ask[T any](ctx context.Context, s *Store, by time.Time, nodes []*node,
 	}
 	return p
 }
-
-// panicError is the error of a node that panicked. The value's text is a method of the user's, which may
-// wait, as for a lock that is still held: it is made where the error is read.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("quorum: the store panicked: %v", e.value) }
 
 // request sends a request to one node, as ask does, and returns its error.
 func (n *node) request(ctx context.Context, s *Store, by time.Time, request func(context.Context) error) error {

@@ -113,6 +113,11 @@ func TestSharesLatchesWithRedisson(t *testing.T) {
 		waits()
 		assert.True(t, r.delete())
 		require.NoError(t, <-opened)
+
+		require.True(t, r.trySetCount(0)) // which leaves a key
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, l.Wait(ctx), "a count of zero is open")
 	})
 }
 

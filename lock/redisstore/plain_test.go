@@ -247,7 +247,7 @@ func TestPlainInspectsStrangers(t *testing.T) {
 	l := lockerOn(t, openPlain(t, server.Client(t)), lock.Config{})
 	lease := mustLock(t, l, "ours")
 	for name, value := range map[string]string{
-		"redsync":   "1Q7nKmHGVgeCFGqEb1GRDg==",
+		"redsync":   "1Q7n+mHGVgeCFG/Eb1GRDg==",
 		"redislock": "W8rYbM3zVwYyq0X2nC4k-g host 7, job {9}",
 		"page":      "<html>\x1b[2J</html>",
 		"number":    "42",
@@ -260,7 +260,7 @@ func TestPlainInspectsStrangers(t *testing.T) {
 		assert.Zero(t, info.Holders[0].Client)
 		assert.Zero(t, info.Holders[0].Since)
 	}
-	require.NoError(t, admin.Set(t.Context(), "lasting", "1Q7nKmHGVgeCFGqEb1GRDg==", 0).Err())
+	require.NoError(t, admin.Set(t.Context(), "lasting", "1Q7n+mHGVgeCFG/Eb1GRDg==", 0).Err())
 	var names []string
 	for info, err := range l.List(t.Context(), "*") {
 		require.NoError(t, err)

@@ -160,7 +160,7 @@ func (s *State) Release(now time.Time, h *driver.Hold) (held bool, _ []Message) 
 		return s.Renew(now, &kept).Verdict == driver.Granted, nil
 	}
 	s.begin(now)
-	if modes[h.Kind] != free && h.Count > 0 && s.holds(h) {
+	if h.Count > 0 && s.holds(h) {
 		s.lower(h)
 		return true, nil
 	}

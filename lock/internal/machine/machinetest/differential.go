@@ -266,7 +266,10 @@ func (o *operation) hold(name string) *driver.Hold {
 	place := time.Duration(o.Place) * time.Millisecond
 	switch o.Kind {
 	case driver.KindMutex:
-		h.Queue = driver.Queue{Subscribed: place > 0, Provisional: time.Second, Reserve: int64(o.Owner * 20), Granted: o.Flag}
+		h.Queue = driver.Queue{Subscribed: place > 0, Provisional: time.Second, Granted: o.Flag}
+		if place > 0 || o.Owner > 3 { // the others make simple requests, as most callers do
+			h.Queue.Reserve = int64(o.Owner * 20)
+		}
 	case driver.KindFair:
 		h.Queue.Keep = place
 	case driver.KindWrite:

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/panics"
 )
 
 // The faults that a server reports, as package redisstore exports and describes them.
@@ -251,6 +252,13 @@ func NoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "
 func Unexpected(reply any) error {
 	return fmt.Errorf("redisstore: unexpected reply of type %T from a script: a proxy may alter replies", reply)
 }
+
+// ErrPanicked is the error of a call of the client that has not returned, as after runtime.Goexit in
+// a user's hook.
+var ErrPanicked = errors.New("redisstore: the client panicked, or ended its goroutine")
+
+// Protect calls the client where no caller would get its panic, as one of a user's hook.
+func Protect(call func() error) error { return panics.Protect("redisstore: the client", call) }
 
 // Passing is an error without a fault that may pass by itself. done is set if the request may
 // have been carried out.

@@ -1,4 +1,4 @@
-package fault
+package panics
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestPanicThatCannotBePrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
 		returned := make(chan error, 1)
-		go func() { returned <- Protect(func() error { panic(stuck{until}) }) }()
+		go func() { returned <- Protect("the client", func() error { panic(stuck{until}) }) }()
 		synctest.Wait()
 		close(until)
 		require.Len(t, returned, 1, "broken promise: it was printed at once")
