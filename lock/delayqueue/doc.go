@@ -96,7 +96,7 @@ package delayqueue
 // Lists: list.go, list.lua, info.lua; cmd/leasewheel/internal/queue/list.go,
 // docs/queue-message.schema.json.
 // Tests: list_test.go, model_test.go, cmd/leasewheel/queue_test.go.
-// Planted: 89, 152.
+// Planted: 89, 152, 421.
 //
 // Transactions: transaction.go, put.lua; lock/redisstore/extend.go.
 // Tests: transaction_test.go.

@@ -9,7 +9,8 @@
 --       8 the most bytes of each payload to return
 --       3 and 5 may be "now"
 -- returns  {now, 1 if there are more, the score and the id of the last one examined, and
---          for each message: its score, the bytes of its payload, the result of describe}
+--          for each message: its score, the bytes of its payload, the result of describe with
+--          the payload}
 
 -- include: info.lua
 
@@ -35,12 +36,14 @@ for i = 1, #found, 2 do
   end
   local message = describe(found[i])
   if message then
-    local size = #message[9]
-    if size > room and #list > 0 then
+    local size = call('hstrlen', payloads, found[i])
+    local reads = clip > 0 and size or 0
+    if reads > room and #list > 0 then
       more = 1
       break
     end
-    room, message[9] = room - size, string.sub(message[9], 1, clip)
+    room, message[9] = room - reads, ''
+    if reads > 0 then message[9] = string.sub(call('hget', payloads, found[i]), 1, clip) end
     list[#list + 1] = found[i + 1]
     list[#list + 1] = size
     list[#list + 1] = message

@@ -164,6 +164,26 @@ func listClipsPayloads(t *testing.T, client redis.UniversalClient) {
 	assert.Equal(t, 600<<10, info.Size)
 }
 
+// A list without payloads reads none: of each message it reads the record alone, however large the
+// payloads are.
+func TestListReadsNoUnwantedPayload(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	q := open(t, client, config{})
+	for i := range 6 {
+		put(t, q, message{ID: strconv.Itoa(i), Payload: make([]byte, 1<<20), Delay: time.Hour})
+	}
+	require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+	for info, err := range q.List(t.Context(), delayqueue.ListOptions{MaxPayload: -1, States: []delayqueue.State{delayqueue.Delayed}}) {
+		require.NoError(t, err)
+		assert.Equal(t, 1<<20, info.Size)
+		assert.Empty(t, info.Payload)
+	}
+	stats := client.Info(t.Context(), "commandstats").Val()
+	assert.Contains(t, stats, "cmdstat_hget:calls=6,")
+	assert.Contains(t, stats, "cmdstat_zrange:calls=1,", "requests")
+}
+
 // A letter that is revived by the loop and dies again before the next request does not
 // end the list.
 func TestLetterThatDiesAgainHidesNoOther(t *testing.T) {
