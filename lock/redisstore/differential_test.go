@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func (a *arena) side() *machinetest.Side {
 		Settle:   a.settle,
 		After: func(ctx context.Context, name string, k driver.Kind) {
 			if k == driver.KindMutex { // no windows for clients that poll
-				require.NoError(a.t, a.admin.Del(ctx, "leasewheel_lock_turns:{"+name+"}").Err())
+				require.NoError(a.t, a.admin.Del(ctx, "leasewheel_lock_turns:"+tagOf(name)).Err())
 			}
 		},
 		Peer: a.subscribePeer,
@@ -182,7 +183,15 @@ func (a *arena) has(want map[string]int64, channels ...string) {
 }
 
 // peerChannel is the one that other libraries subscribe to.
-func peerChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
+func peerChannel(name string) string { return "redisson_lock__channel:" + tagOf(name) }
+
+// tagOf returns what the keys and channels of a name have behind their prefix.
+func tagOf(name string) string {
+	if strings.Contains(name, "{") {
+		return name
+	}
+	return "{" + name + "}"
+}
 
 // subscribePeer begins or ends the subscription of a client of another library.
 func (a *arena) subscribePeer(ctx context.Context, name string, subscribe bool, left []machinetest.Subscription) {

@@ -109,8 +109,9 @@ package redisstore
 // 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91.
 //
 // Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
-// internal/lua/plain_yield.lua.
-// Tests: interop_test.go, plain_test.go.
+// internal/lua/plain_yield.lua, internal/lua/listeners.lua.
+// Tests: interop_test.go, plain_test.go, listeners_test.go.
+// Planted: 493, 495.
 //
 // Fencing tokens: internal/lua/token.lua, internal/lua/fence.lua, mutex.go Store.Fence().
 // Tests: token_test.go.
@@ -139,12 +140,12 @@ package redisstore
 // Renewals on Redis, and requests while a cluster moves a slot: store.go Store.Renew(),
 // internal/transport/renewal.go, internal/lua/renew.lua, internal/lua/fence_life.lua, readwrite.go.
 // Tests: reply_test.go, faults_test.go, token_test.go, cluster_test.go, redirect_test.go.
-// Planted: 01, 02, 207, 209, 231, 407.
+// Planted: 01, 02, 207, 209, 231, 407, 494.
 //
 // Read-write locks, and their readers that are dead: readwrite.go, internal/lua/readwrite.lua,
 // internal/lua/read_release.lua, internal/lua/inspect_lock.lua.
 // Tests: readwrite_test.go, bounds_test.go.
-// Planted: 16-some-readers-speak-for-all, 470.
+// Planted: 16-some-readers-speak-for-all, 470, 492.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting.

@@ -56,3 +56,41 @@ func TestSubscribersThatNoServerHas(t *testing.T) {
 		}
 	}
 }
+
+// Subscribers of either kind of pub/sub count, as far as the way of publishing reaches them: one
+// that is subscribed by both kinds counts once if releases are published by both.
+func TestSubscribersOfEitherKind(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	for _, test := range []struct {
+		publish                  string
+		sharded, shardedOurs     int64
+		plain, plainOurs         int64
+		listening, oursListening int64
+		othersListening          bool
+	}{
+		{publish: publishPlain, sharded: 9, plain: 2, plainOurs: 2, listening: 2, oursListening: 2},
+		{publish: publishSharded, sharded: 3, shardedOurs: 2, listening: 3, oursListening: 2, othersListening: true},
+		{publish: publishSharded, sharded: 2, shardedOurs: 2, plain: 1, listening: 2, oursListening: 2},
+		{publish: publishAuto, sharded: 3, shardedOurs: 2, listening: 3, oursListening: 2, othersListening: true},
+		{publish: publishAuto, sharded: 2, shardedOurs: 2, plain: 1, listening: 3, oursListening: 2, othersListening: true},
+		{publish: publishAuto, sharded: 2, shardedOurs: 2, plain: 1, plainOurs: 1, listening: 3, oursListening: 2},
+		{publish: publishBoth, sharded: 3, shardedOurs: 2, plain: 2, listening: 3, oursListening: 2, othersListening: true},
+		{publish: publishBoth, sharded: 2, shardedOurs: 2, plain: 3, listening: 3, oursListening: 2, othersListening: true},
+		{publish: publishBoth, sharded: 2, shardedOurs: 2, plain: 2, listening: 2, oursListening: 2},
+	} {
+		pretended := fmt.Sprintf(`
+			local counts = {shardnumsub = {all = %d, ours = %d}, numsub = {all = %d, ours = %d}}
+			local redis = {pcall = function(_, count, first, second)
+				return {first, counts[count][first], second, counts[count][second]}
+			end}
+		`, test.sharded, test.shardedOurs, test.plain, test.plainOurs)
+		reply, err := client.Eval(t.Context(), pretended+lua.File("listeners.lua")().Source+`
+			local publish = ARGV[1]
+			return {listening(publish, 'all'), oursListening(publish, 'ours'), othersListening(publish, 'all', 'ours') and 1 or 0}
+		`, nil, test.publish).Int64Slice()
+		require.NoError(t, err)
+		others := map[bool]int64{true: 1}[test.othersListening]
+		assert.Equal(t, []int64{test.listening, test.oursListening, others}, reply, "%+v", test)
+	}
+}

@@ -153,24 +153,28 @@ func renewed(t *testing.T, s *redisstore.Store, holds ...*driver.Hold) (outcomes
 }
 
 // A lock that goes from one waiter of ours to the next is left to peers every second if
-// one was seen, otherwise every ten seconds; and never without waiters of ours.
+// one was seen, otherwise every ten seconds; and never without waiters of ours. Requests for a
+// lock without tokens, which are simple, leave it, too.
 func TestPlainLeavesTheLockToPeers(t *testing.T) {
 	for _, test := range []struct {
 		name         string
+		tokens       bool
 		peer, waiter bool
 		held         time.Duration // by each owner
 		free         time.Duration // how long the lock goes from one to the next; 0: for ever
 	}{
-		{"a peer was seen", true, true, 50 * time.Millisecond, time.Second},
-		{"a peer was seen, and holds are long", true, true, 1100 * time.Millisecond, 2200 * time.Millisecond},
-		{"no peer was seen", false, true, 50 * time.Millisecond, 10 * time.Second},
-		{"no peer was seen, and holds are long", false, true, 1100 * time.Millisecond, 12100 * time.Millisecond},
-		{"no waiter", true, false, time.Second, 0},
+		{"a peer was seen", true, true, true, 50 * time.Millisecond, time.Second},
+		{"a peer was seen, and holds are long", true, true, true, 1100 * time.Millisecond, 2200 * time.Millisecond},
+		{"no peer was seen", true, false, true, 50 * time.Millisecond, 10 * time.Second},
+		{"no peer was seen, and holds are long", true, false, true, 1100 * time.Millisecond, 12100 * time.Millisecond},
+		{"no waiter", true, true, false, time.Second, 0},
+		{"a peer was seen, without tokens", false, true, true, 50 * time.Millisecond, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.Start(t)
-				admin, store := server.Client(t), openPlain(t, server.Client(t))
+				admin := server.Client(t)
+				store := openWith(t, server.Client(t), redisstore.Config{Format: redisstore.FormatPlain, PlainTokens: test.tokens})
 				hold := driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "285475da-9152-4c83-822a-67ee2f116a79:1", Count: 1, TTL: time.Minute}
 				ended := hold
 				ended.Count = 0

@@ -330,6 +330,9 @@ func TestDeadReadersBesideRedisson(t *testing.T) {
 		require.True(t, dead.tryRead(brief))
 		time.Sleep(10 * time.Second)
 		require.NoError(t, reader.Err())
+		info, err := l.Inspect(t.Context(), name, driver.KindRead)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, info.HolderCount)
 		require.False(t, r.tryWrite(time.Hour))
 		require.NoError(t, reader.Unlock(t.Context()))
 		require.True(t, r.tryWrite(time.Hour))
@@ -395,6 +398,43 @@ func TestReaderWithoutHoldsBesideRedisson(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, mustTake(t, t.Context(), writer).Unlock(t.Context()))
 	})
+}
+
+// A reader keeps writers out while any hold of its has not ended: also one before its latest
+// hundred, and one that has no end.
+func TestReadersOfAnyHoldKeepWritersOut(t *testing.T) {
+	const ours = "00000000-0000-8000-8000-00000000000c:1"
+	for name, h := range map[string]driver.Hold{
+		"the first of many": {Count: 101, TTL: time.Minute},
+		"without an end":    {Count: 1, TTL: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.Start(t)
+				admin, store := server.Client(t), server.Store(t)
+				for count := int64(1); count <= h.Count; count++ {
+					reader := heldFor(driver.KindRead, 1)
+					reader.Owner, reader.Count, reader.TTL = ours, count, time.Second
+					if count == 1 && h.TTL > 0 {
+						reader.TTL = h.TTL
+					}
+					require.Equal(t, driver.Granted, asks(t, store, reader).Verdict)
+				}
+				if h.TTL < 0 {
+					require.True(t, admin.Persist(t.Context(), "a").Val())
+					require.True(t, admin.Persist(t.Context(), "{a}:"+ours+":rwlock_timeout:1").Val())
+				}
+				for range 2 {
+					time.Sleep(2 * time.Second)
+					require.Equal(t, driver.Refused, asks(t, store, heldFor(driver.KindWrite, 2)).Verdict)
+				}
+				if h.TTL > 0 {
+					time.Sleep(h.TTL)
+					require.Equal(t, driver.Granted, asks(t, store, heldFor(driver.KindWrite, 2)).Verdict)
+				}
+			})
+		})
+	}
 }
 
 // A claim of ours keeps no reader of Redisson's out, and does not disturb it either.

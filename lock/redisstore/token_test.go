@@ -19,6 +19,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 const counterOfA = "redisson_lock_token:{a}"
@@ -270,7 +271,8 @@ func TestCounterLivesAsLongAsTheHold(t *testing.T) {
 }
 
 // A counter outlives each grant by at least half of FenceTTL, however often the lock is
-// acquired: the grants of one half do not prolong it. A counter without a TTL gets none.
+// acquired: the grants of one half do not prolong it. A counter without a TTL gets none, by a
+// renewal neither.
 func TestCounterOutlivesEachGrant(t *testing.T) {
 	for name, endless := range map[string]bool{"its own": false, "without a TTL": true} {
 		t.Run(name, func(t *testing.T) {
@@ -285,6 +287,11 @@ func TestCounterOutlivesEachGrant(t *testing.T) {
 				for i := range 100 {
 					h := mutexOf("a", i)
 					require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+					if endless { // the counter is in some of the renewals
+						brief := *h
+						brief.TTL = life
+						require.Equal(t, []renewal.Outcome{renewal.Renewed}, renewed(t, store, &brief))
+					}
 					left := admin.PTTL(t.Context(), counterOfA).Val()
 					if endless {
 						require.Equal(t, time.Duration(-1), left)

@@ -81,14 +81,20 @@ type Subscription struct {
 //go:embed testdata/differential.txt
 var keptSequences string
 
+// tags are what names begin with: some have a hash tag.
+var tags = []string{"", "{tag}"}
+
 // Run plays the kept sequences, and random ones. newSide returns a side of its own, which ends
 // with t.
 func Run(t *testing.T, newSide func(t *testing.T) *Side) {
 	if *replay != "" {
 		var ops []operation
 		require.NoError(t, json.Unmarshal([]byte(*replay), &ops))
-		if err := newArena(t, newSide(t)).play(ops); err != nil {
-			t.Error(err)
+		a := newArena(t, newSide(t))
+		for _, a.tag = range tags {
+			if err := a.play(ops); err != nil {
+				t.Error(err)
+			}
 		}
 		return
 	}
@@ -111,6 +117,7 @@ func Run(t *testing.T, newSide func(t *testing.T) *Side) {
 			t.Parallel()
 			a := newArena(t, newSide(t))
 			for seed := *firstSeed; seed < *firstSeed+*sequences; seed++ {
+				a.tag = tags[seed%uint64(len(tags))]
 				ops := m.draw(rand.New(rand.NewPCG(seed, 0)))
 				if err := a.playAgain(ops); err != nil {
 					ops, err = a.shrink(ops, err)
@@ -314,6 +321,7 @@ type arena struct {
 	*Side
 	t     *testing.T
 	at    time.Time // the clock
+	tag   string
 	names int
 }
 
@@ -343,7 +351,7 @@ type watched struct {
 // play plays a sequence on a new name. It returns the first difference.
 func (a *arena) play(ops []operation) error {
 	a.names++
-	m := &match{arena: a, name: fmt.Sprint("n", a.names)}
+	m := &match{arena: a, name: fmt.Sprint(a.tag, "n", a.names)}
 	m.state = machine.State{Others: a.Others, Listening: m.listening}
 	defer m.end()
 	for i := range ops {
