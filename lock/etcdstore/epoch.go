@@ -22,22 +22,21 @@ func (s *Store) knownEpoch() int64 {
 	return s.epoch
 }
 
-// setEpoch takes what the key of the epoch has. From another program's value tokens would begin anew, and
+// setEpoch takes what the key of the epoch has, and returns it. From another program's value tokens would begin anew, and
 // revisions could overflow a large one.
-func (s *Store) setEpoch(value []byte) error {
-	base, err := strconv.ParseInt(string(value), 10, 64)
+func (s *Store) setEpoch(value []byte) (base int64, err error) {
+	base, err = strconv.ParseInt(string(value), 10, 64)
 	if err != nil || base <= 0 || base > math.MaxInt64/2 || string(value) != epochValue(base) {
-		return fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", s.keys.epoch(), value, driver.ErrForeign)
+		return 0, fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", s.keys.epoch(), value, driver.ErrForeign)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != 0 && s.epoch != base {
 		s.endWatches()
 		s.anew, s.endWatches = context.WithCancel(context.Background())
-		clear(s.cache)
 	}
 	s.epoch = base
-	return nil
+	return base, nil
 }
 
 // epochValue is what the key of an epoch has.
@@ -49,20 +48,20 @@ func (s *Store) sawEpoch(kv *mvccpb.KeyValue) {
 	s.setEpoch(kv.Value) //nolint:errcheck // see above
 }
 
-// openEpoch reads the epoch, or begins it. It reads as many keys as renewals do in a transaction, so
+// openEpoch reads the epoch, or begins it, and returns it. It reads as many keys as renewals do in a transaction, so
 // that servers which accept fewer are found now.
-func (s *Store) openEpoch(ctx context.Context) error {
+func (s *Store) openEpoch(ctx context.Context) (base int64, err error) {
 	key := s.keys.epoch()
 	now := epochValue(s.now().UnixMicro())
 	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
 	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, maxOps))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if response.Succeeded {
 		return s.setEpoch([]byte(now))
 	} else if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 		return s.setEpoch(kvs[0].Value)
 	}
-	return nil
+	return 0, nil
 }

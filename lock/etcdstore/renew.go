@@ -146,7 +146,7 @@ func (s *Store) holds(item *renewal.Item, l *lease, kv *mvccpb.KeyValue) bool {
 	if kv == nil {
 		return false
 	}
-	w, err := s.load(item.Key, version{kv.ModRevision, kv.Value}, nil)
+	w, err := s.load(item.Key, version{revision: kv.ModRevision, value: kv.Value}, nil)
 	return err == nil && w.of[item.Owner].lease == l.id && w.state.Renew(w.now, holdOf(item)).Verdict == driver.Granted
 }
 

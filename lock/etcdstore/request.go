@@ -53,9 +53,10 @@ func (s *Store) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGr
 
 // read reads the record of a name.
 func (s *Store) read(ctx context.Context, name string) (v version, err error) {
+	v.epoch = s.knownEpoch()
 	response, err := s.get(ctx, s.keys.lock(name))
 	if err == nil && len(response.Kvs) > 0 {
-		v = version{response.Kvs[0].ModRevision, response.Kvs[0].Value}
+		v.revision, v.value = response.Kvs[0].ModRevision, response.Kvs[0].Value
 	}
 	return v, err
 }
@@ -100,7 +101,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if s.knownEpoch() != 0 {
 		return nil
 	}
-	if err := s.openEpoch(ctx); err != nil {
+	if _, err := s.openEpoch(ctx); err != nil {
 		return unsent(err)
 	}
 	return nil

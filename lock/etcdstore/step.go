@@ -14,12 +14,13 @@ const forever = 100 * 365 * 24 * time.Hour
 type version struct {
 	revision int64
 	value    []byte
+	epoch    int64 // the epoch as it was read or written: in another one the revision is another record's
 }
 
 // outcome is that of a step.
 type outcome struct {
 	*work
-	revision int64
+	version
 }
 
 // leaseOf returns the lease by which the step has claimed something for an owner.
@@ -28,7 +29,7 @@ func (o outcome) leaseOf(owner string) *lease { return o.s.leases.own(o.of[owner
 // lastToken returns the record's last token.
 func (o outcome) lastToken() int64 {
 	if o.granted {
-		return o.s.knownEpoch() + o.revision
+		return o.epoch + o.revision
 	}
 	return o.state.Token()
 }
@@ -66,7 +67,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 		default:
 			var t transaction
 			if t, err = s.commit(ctx, w, v, read); t.done {
-				return outcome{w, t.revision}, nil
+				return outcome{w, t.version}, nil
 			} else if t.sent && err != nil {
 				if h.owner != "" && !(decided(err) && s.leases.has(h)) { // a renewal finds out by which lease
 					s.leases.doubt(h, w.uses, at)
@@ -103,7 +104,7 @@ func (s *Store) view(ctx context.Context, name string, change change) (outcome, 
 		change(w)
 		w.state.SetToken(w.token) // what a step would grant has none
 		if len(w.unknown) == 0 {
-			return outcome{w, v.revision}, nil
+			return outcome{w, v}, nil
 		}
 		if err := s.look(ctx, w.unknown, life); err != nil {
 			return outcome{}, unsent(err)

@@ -268,7 +268,11 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 func (s *Store) cached(name string) version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cache[name]
+	v, found := s.cache[name]
+	if !found {
+		v.epoch = s.epoch
+	}
+	return v
 }
 
 func (s *Store) remember(name string, v version) {

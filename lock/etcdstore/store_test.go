@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -547,6 +548,35 @@ func TestClusterMadeAnew(t *testing.T) {
 	})
 	assert.Equal(t, driver.Refused, a.Verdict, "broken promise: one owner holds a mutex")
 	assert.Greater(t, acquire(t, s, named("c", "me:3", 2*time.Hour)).Token, token, "broken promise: tokens grow")
+}
+
+// A keepalive may see the epoch of a cluster that was made anew during a step. What was read before counts no
+// more, as its revision may be there again, and the token is of the epoch in which the lock was granted.
+func TestEpochThatChangesDuringAStep(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	begun := func() {
+		value := epochValue(s.knownEpoch() + 1)
+		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
+		require.NoError(t, err)
+		s.sawEpoch(&mvccpb.KeyValue{Value: []byte(value)})
+	}
+	acquire(t, s, request("me:1", time.Hour))
+	made := 0
+	o, err := s.step(t.Context(), "a", hold{}, func(w *work) []machine.Message {
+		if made++; made == 1 {
+			begun()
+		}
+		w.state.Release(w.now, &driver.Hold{Kind: driver.KindMutex, Owner: "me:1"})
+		_, sent := w.state.Acquire(w.now, endless(request("me:2", time.Hour)))
+		w.claims = wanted{owner: "me:2", ttl: time.Hour}
+		return sent
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 2, made, "broken promise: a record of another cluster is written on")
+	token := o.lastToken()
+	begun()
+	assert.Equal(t, token, o.lastToken(), "broken promise: tokens of a cluster made anew are larger")
 }
 
 // releaseUnseen releases a hold while p is cut, and compacts what watches through p have missed.

@@ -41,7 +41,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 	key, epoch := s.keys.lock(w.name), s.keys.epoch()
 	compare := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", v.revision),
-		clientv3.Compare(clientv3.Value(epoch), "=", epochValue(s.knownEpoch())),
+		clientv3.Compare(clientv3.Value(epoch), "=", epochValue(v.epoch)),
 	}
 	otherwise := []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(epoch)}
 	for i, guard := range s.leases.guards(w.uses) {
@@ -62,7 +62,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 		t = transaction{done: true, version: v}
 		s.leases.bumped(w.bump, response.Header.Revision)
 		if changed {
-			t.version = version{response.Header.Revision, value}
+			t.version = version{response.Header.Revision, value, v.epoch}
 		}
 		if len(response.Responses) > 0 && response.Responses[len(ops)-1].GetResponseDeleteRange() != nil {
 			s.forget(w.name)
@@ -81,12 +81,12 @@ func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp)
 		kvs := r.GetResponseRange().Kvs
 		switch {
 		case i == 0 && len(kvs) > 0:
-			t.version = version{kvs[0].ModRevision, kvs[0].Value}
+			t.revision, t.value = kvs[0].ModRevision, kvs[0].Value
 		case i == 0:
 		case i == 1 && len(kvs) > 0:
-			err = s.setEpoch(kvs[0].Value)
+			t.epoch, err = s.setEpoch(kvs[0].Value)
 		case i == 1:
-			err = s.openEpoch(ctx)
+			t.epoch, err = s.openEpoch(ctx)
 		case !living(kvs):
 			s.leases.ended(w.uses[i-2])
 		default:

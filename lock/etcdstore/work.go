@@ -52,7 +52,7 @@ func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*w
 	}
 	if w.granted {
 		w.granted = false
-		w.state.SetToken(s.knownEpoch() + v.revision)
+		w.state.SetToken(v.epoch + v.revision)
 	}
 	w.before, w.token = machine.Encode(w.code), w.state.Token()
 	w.state.Listening = w.listening
