@@ -275,3 +275,25 @@ func TestClosedInboxRefuses(t *testing.T) {
 		t.Error("what came before is kept")
 	}
 }
+
+// A goroutine that has cancelled a node is interrupted before it gives the node back. The worker
+// has released it meanwhile, and it may serve another timeout, which stays as it is.
+func TestCancelledBehindTheWorker(t *testing.T) {
+	in := newInbox()
+	n, _ := put(t, in, 10)
+	life := n.Life()
+	take(in)
+	n.Withdraw(life)
+	in.Drop([]*Node{n})
+	again, h := put(t, in, 20)
+	if again != n {
+		t.Fatal("the released node does not serve the next timeout")
+	}
+	if in.Cancelled(n, life) || n.Task() == nil || h.State() != timeout.Pending || len(take(in)) != 1 {
+		t.Errorf("the next timeout is %v, and may have no task, or not reach the worker", h.State())
+	}
+	_, cancelled := in.Counts()
+	if cancelled != 1 {
+		t.Errorf("%d are counted as cancelled, want 1", cancelled)
+	}
+}

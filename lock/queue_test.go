@@ -53,3 +53,23 @@ func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 		assert.Greater(t, got.Load(), int64(12), "of 18 turns or so")
 	})
 }
+
+// A waiter that becomes the head behind a grant to another one of its process sends no request:
+// the lock is held, and its release sends a message.
+func TestHeadBehindAGrantSendsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
+		l, store := faultyLocker(t, server, config)
+		held := lockNow(t, server.Locker(t, config).ReadWrite("a").Write())
+		m := l.ReadWrite("a").Write()
+		first, second := await(t, m), await(t, m)
+		before := store.asked()
+		unlock(t, held)
+		lease := <-first
+		time.Sleep(time.Minute)
+		assert.Equal(t, before+1, store.asked(), "that of the first")
+		unlock(t, lease)
+		unlock(t, <-second)
+	})
+}

@@ -57,3 +57,48 @@ func TestReleasedDuringItsRunStaysHeld(t *testing.T) {
 		t.Error("after the run nothing leads to it, or the worker lets it go")
 	}
 }
+
+// An entry is handed out once it is due, and to one run at a time.
+func TestHandedOutOnce(t *testing.T) {
+	e := held(t)
+	if e.Hand(9) || !e.Hand(10) || e.Hand(10) {
+		t.Error("it is handed out before its tick, not at all, or twice")
+	}
+	if e.TakeBack(false) || !e.Hand(10) {
+		t.Error("taken back without a queue, it has to be named, or is not handed out again")
+	}
+	if !e.TakeBack(true) || e.TakeBack(true) {
+		t.Error("taken back, it need not be named, or is taken back twice")
+	}
+	e.Disarm()
+	if e.Hand(10) {
+		t.Error("cancelled, it is handed out")
+	}
+}
+
+// An entry that an inbox names already is not named a second time at the end of its run.
+func TestRunOfANamedEntry(t *testing.T) {
+	e := held(t)
+	if a := e.Arm(5); !a.Queue || !e.Hand(5) || !e.Run(5, 20) {
+		t.Fatalf("armed for an earlier tick: %+v; or its run has not begun", a)
+	}
+	if e.Ran(true) {
+		t.Error("two inboxes name it")
+	}
+}
+
+// A pending entry has its place, and is not closed.
+func TestPendingEntryKeepsItsPlace(t *testing.T) {
+	e := new(timeout.Entry)
+	e.Bind(&timeout.Owner{Engine: &engine{}, Limited: true, Final: true})
+	if !e.Reserve() || e.Reserve() {
+		t.Error("two goroutines take its place, or none does")
+	}
+	if !e.Admit(10) {
+		t.Fatal("a fresh entry is not admitted")
+	}
+	e.Reserved()
+	if e.Reserve() || e.Close() || e.Closed() || e.Timeout().State() != timeout.Pending {
+		t.Errorf("pending, it takes a second place, or is closed; it is %v", e.Timeout().State())
+	}
+}

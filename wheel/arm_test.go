@@ -212,3 +212,27 @@ func TestArmBesideAnArmBehindStop(t *testing.T) {
 		})
 	}
 }
+
+// Two goroutines arm a timer that the wheel does not have, with different inboxes. That of the
+// first is busy, so the second is faster. The deadline of the first is the later call's, and counts.
+func TestTimerThatEntersTwice(t *testing.T) {
+	asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
+		first, last := &w.shards[0], &w.shards[len(w.shards)-1]
+		Must(first.put(w.ticks.after(time.Hour), func() {}))
+		armed, soon, later := make(chan struct{}), w.ticks.after(10*ms), w.ticks.after(time.Hour)
+		first.inbox.Arrivals(func(*bucket.Node) bool { // with the inbox locked
+			go func() {
+				Must(first.arm(&timer.node, soon))
+				close(armed)
+			}()
+			for range 100 {
+				runtime.Gosched()
+			}
+			Must(last.arm(&timer.node, later))
+			return false
+		})
+		<-armed
+		pass(10 * ms)
+		check(t, ran.Load(), "it waits for another deadline, in %v", time.Until(timer.Deadline()))
+	})
+}

@@ -1,6 +1,7 @@
 package wheel_test
 
 import (
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -40,12 +41,13 @@ func TestNewRefusesSenselessValues(t *testing.T) {
 	}
 }
 
-// A wheel without a logger of its own works, and has the default tick.
+// A wheel without a logger of its own has the default one, and the default tick.
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := must(wheel.New(wheel.Config{}))
 		h := must(w.Schedule(time.Hour, none))
 		check(t, w.Tick() == wheel.DefaultTick, "the tick is %v", w.Tick())
+		check(t, w.Log() == slog.Default(), "its warnings go elsewhere")
 		w.Stop()
 		check(t, !h.Cancel(), "cancelled after Stop")
 	})

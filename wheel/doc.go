@@ -75,7 +75,7 @@ package wheel
 // How goroutines reach the worker, and its sleep: shard.go, worker.go Wheel.sleep(),
 // alarm.go, alarm_linux.go.
 // Tests: shard_test.go, idle_test.go, alarm_linux_test.go.
-// Planted: 200, 201, 204.
+// Planted: 200, 201, 204, 480.
 //
 // Periodic tasks, tasks on executors: periodic.go, executor.go, dispatch.go.
 // Tests: periodic_test.go, executor_test.go.

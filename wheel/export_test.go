@@ -37,6 +37,9 @@ func InOrder(w *Wheel, d time.Duration, task func()) Timeout {
 	return Must(w.shards[0].put(w.ticks.after(d), task))
 }
 
+// Log returns where the wheel's warnings go.
+func (w *Wheel) Log() *slog.Logger { return w.warnings.log }
+
 // newRand returns random numbers whose seed is in the log of a failed test.
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()

@@ -135,6 +135,11 @@ func TestWakeUpsOfCancels(t *testing.T) {
 			}
 		})
 		alarm.wakes(t, 0, time.Hour-2*second, "the rest of the hour", nothing)
+		alarm.wakes(t, 2, 10*ms, "a cancel, then a timeout after the end of the tick,", func() {
+			handles[0].Cancel()
+			synctest.Wait()
+			handles[0] = Must(w.Schedule(500*ms, nothing)) // earlier than the hour
+		})
 		handles[0].Cancel()
 		pass(second)
 		alarm.wakes(t, 0, day, "a wheel with everything cancelled", nothing)
@@ -188,5 +193,36 @@ func TestWokenInVain(t *testing.T) {
 			Must(w.Schedule(time.Minute, func() { ran = true }))
 		})
 		check(t, ran, "it did not run")
+	})
+}
+
+// slow is an alarm of a machine that is busy: the worker continues some time after it is woken.
+type slow struct{ alarm }
+
+func (s slow) wait(d time.Duration) {
+	s.alarm.wait(d)
+	time.Sleep(50 * ms)
+}
+
+// The worker's lag counts from a deadline also if a goroutine has woken the worker for it, and
+// the machine let the worker continue late. It does not count from a deadline that had passed
+// when the timeout arrived.
+func TestLagOfAWorkerThatWakesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Config{Tick: ms})
+		synctest.Wait()
+		w.alarm = slow{w.alarm}
+		w.alarm.ring()
+		pass(second) // it sleeps on the new one
+		Must(w.Schedule(10*ms, nothing))
+		pass(second)
+		lag := w.Stats().LastLag
+		check(t, lag == 40*ms, "woken 50 ms late for a deadline in 10 ms, the lag is %v", lag)
+		Must(w.Schedule(second, func() {
+			Must(w.shards[0].put(w.ticks.now()-200, nothing)) // by a goroutine that was interrupted before
+		}))
+		pass(2 * second)
+		lag = w.Stats().LastLag
+		check(t, lag == 50*ms, "behind a deadline by which the worker had slept, the lag is %v", lag)
 	})
 }

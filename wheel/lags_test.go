@@ -165,3 +165,22 @@ func TestTakeLagsInAStorm(t *testing.T) {
 	take()
 	check(t, taken == w.Lags() && taken.Total() > 0, "taken were\n%+v of\n%+v", taken, w.Lags())
 }
+
+// Periodic tasks that are due together share batches, on time and late: the clock is read, and a
+// lag is counted, for 64 of them. With CatchUp a late one ends its batch, as its next run may
+// come before the others.
+func TestPeriodicTasksShareBatches(t *testing.T) {
+	each(t, policies, func(t *testing.T, missed wheel.Missed) {
+		w := start(t, wheel.Config{Tick: ms})
+		must(w.Schedule(15*ms, func() { time.Sleep(20 * ms) }))
+		for range 64 {
+			must(w.Every(10*ms, missed, none))
+		}
+		pass(12 * ms)
+		n := w.Lags().Total()
+		check(t, n == 1, "64 runs on time are %d batches", n)
+		pass(25 * ms) // those of tick 20, 30 are missed meanwhile
+		n = w.Lags().Total()
+		check(t, n == 3 || missed == wheel.CatchUp, "then, with 64 late runs, there are %d batches, want 3", n)
+	})
+}

@@ -598,3 +598,27 @@ func TestDelayCountsFromTheRunElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// What OnReject receives runs the task once at most, however often it is called.
+func TestRefusedRunRunsOnce(t *testing.T) {
+	each(t, policies, func(t *testing.T, missed wheel.Missed) {
+		calls := 0
+		var refused func()
+		w := start(t, wheel.Config{Tick: ms, Executor: executor(func(task func()) error {
+			if calls++; calls == 2 {
+				return wheel.ErrPoolFull
+			}
+			go task()
+			return nil
+		}), OnReject: func(task func(), _ error) { refused = task }})
+		r := newRecord(t)
+		h := must(w.Every(100*ms, missed, r.task("a")))
+		for _, at := range []int{220, 240, 450} {
+			r.at(at)
+			refused()
+		}
+		r.want(map[wheel.Missed]string{
+			wheel.Skip: "a@100 a@220 a@300 a@400", wheel.CatchUp: "a@100 a@220 a@300 a@400", wheel.Delay: "a@100 a@220 a@320 a@420"}[missed])
+		check(t, h.Cancel(), "a run is under way")
+	})
+}

@@ -78,17 +78,11 @@ func (r *ring) unlink(n *bucket.Node) {
 }
 
 // finds reports whether a node in a list is pending and will be found in time where it
-// is: the pass over its bucket moves it to its place.
+// is: the pass over its bucket moves it to its place. One that is due may be linked anew.
 func (r *ring) finds(n *bucket.Node) bool {
 	tick, pending := n.PendingTick()
 	slot := n.List() - 1
-	switch {
-	case !pending:
-		return false
-	case slot < len(r.buckets):
-		return r.buckets[slot].Earliest() <= tick
-	}
-	return slot == len(r.buckets) && tick <= r.now
+	return pending && slot < len(r.buckets) && r.buckets[slot].Earliest() <= tick
 }
 
 // next takes out the node that is due first, or returns nil.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,8 @@ func TestMisusePanics(t *testing.T) {
 			"Timer.Init":     func() { new(wheel.Timer).Init(w, nil) },
 			"a nil wheel":    func() { new(wheel.Timer).Init(nil, none) },
 			"a second Init":  func() { timer.Init(w, none) },
+			"InitOnWorker":   func() { new(wheel.Timer).InitOnWorker(w, nil) },
+			"Init, on it":    func() { timer.InitOnWorker(w, none) },
 			"unknown policy": func() { _, _ = w.Every(second, wheel.Delay+1, none) },
 			"no worker":      func() { wheel.NewPool(0, 1) },
 			"workers below":  func() { wheel.NewPool(-1, 1) },
@@ -239,8 +242,9 @@ func TestMisusePanics(t *testing.T) {
 	})
 }
 
+// panics reports whether f panics with a message of this package's.
 func panics(f func()) (did bool) {
-	defer func() { did = recover() != nil }()
+	defer func() { did = strings.HasPrefix(fmt.Sprint(recover()), "wheel: ") }()
 	f()
 	return false
 }

@@ -231,7 +231,7 @@ func TestRunPanics(t *testing.T) {
 		})
 		_, err := e.Leader(t.Context())
 		require.ErrorIs(t, err, elect.ErrNoLeader)
-		require.Panics(t, func() { _ = e.Run(t.Context(), nil) })
+		require.PanicsWithValue(t, "elect: Run: the function is nil", func() { _ = e.Run(t.Context(), nil) })
 	})
 }
 

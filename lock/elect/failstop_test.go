@@ -39,6 +39,8 @@ func TestFailStop(t *testing.T) {
 				time.Sleep(time.Hour)
 				require.Empty(t, reasons)
 				require.True(t, e.IsLeader())
+				_, err = e.Leader(t.Context())
+				require.NoError(t, err)
 
 				server.Disconnect()
 				<-leads.Done()

@@ -12,7 +12,7 @@ import (
 // lead is the leadership of a candidate, if it has one, for those who are not its function.
 // The zero value has none.
 type lead struct {
-	current atomic.Pointer[leadership] // nil: none
+	current atomic.Pointer[leadership] // the latest, which may have ended; nil: none yet
 	mu      sync.Mutex
 	begins  chan struct{} // closed when the next one begins; nil if none waits
 }
@@ -27,18 +27,14 @@ type leadership struct {
 // begin makes lease, with which ctx ends, the current leadership, until the returned function is called.
 func (l *lead) begin(ctx context.Context, lease *lock.Lease) (end func()) {
 	ctx, stop := context.WithCancelCause(ctx)
-	r := &leadership{lease, ctx}
 	l.mu.Lock()
-	l.current.Store(r)
+	l.current.Store(&leadership{lease, ctx})
 	if l.begins != nil {
 		close(l.begins)
 		l.begins = nil
 	}
 	l.mu.Unlock()
-	return func() {
-		stop(cmp.Or(lease.Err(), lock.ErrReleased))
-		l.current.CompareAndSwap(r, nil) // not that of another Run of this handle, after a loss
-	}
+	return func() { stop(cmp.Or(lease.Err(), lock.ErrReleased)) }
 }
 
 // nowOrNext returns the current leadership, or nil and a channel that is closed when the next

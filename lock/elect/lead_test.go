@@ -131,8 +131,9 @@ func TestAwait(t *testing.T) {
 		require.NoError(t, err)
 		<-leads.Done()
 		require.ErrorIs(t, context.Cause(leads), lock.ErrLost)
-
+		lost := time.Now()
 		leads = next()
+		require.Less(t, time.Since(lost), time.Second, "after a loss it stands again at once")
 		stop()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		<-leads.Done()

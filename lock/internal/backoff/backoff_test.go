@@ -3,10 +3,13 @@ package backoff
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
 func TestPauseDoublesUpToMost(t *testing.T) {
@@ -67,3 +70,25 @@ func TestRetryReturnsAFinalError(t *testing.T) {
 		}
 	})
 }
+
+// The error of a call that has changed nothing, after one that may have, matches all that it
+// matched but ErrNotDone, and nothing else.
+func TestRetryAfterACallThatMayBeApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		final, calls := &finalError{}, 0
+		err := Retry(t.Context(), t.Context(), time.Hour, func(error) bool { return calls < 2 }, func(context.Context) error {
+			if calls++; calls == 1 {
+				return driver.ErrUnavailable
+			}
+			return fmt.Errorf("%w: %w", final, driver.ErrNotDone)
+		})
+		var as *finalError
+		if errors.Is(err, driver.ErrNotDone) || !errors.Is(err, final) || !errors.As(err, &as) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Retry returned %v", err)
+		}
+	})
+}
+
+type finalError struct{}
+
+func (*finalError) Error() string { return "final" }
