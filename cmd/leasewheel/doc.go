@@ -41,6 +41,10 @@ package main
 // cmd/leasewheel/internal/demo/chart.go, cmd/leasewheel/internal/demo/html.go.
 // Tests: cmd/leasewheel/internal/demo/report_test.go, cmd/leasewheel/internal/demo/html_test.go.
 //
+// leasewheel bench: cmd/leasewheel/internal/bench/renewal.go, cmd/leasewheel/internal/bench/watchdog.go.
+// Tests: cmd/leasewheel/internal/bench/bench_test.go.
+// Planted: 469.
+//
 // Pages and charts: cmd/leasewheel/internal/page/page.go, cmd/leasewheel/internal/page/canvas.go,
 // cmd/leasewheel/internal/reportfile/file.go, cmd/leasewheel/internal/reportfile/repeat.go.
 // Tests: cmd/leasewheel/internal/accuracy/accuracy_test.go,
@@ -61,8 +65,9 @@ package main
 // Tests: root_test.go, completion_test.go, man_test.go, run_signal_test.go,
 // cmd/leasewheel/internal/root/completion_test.go,
 // cmd/leasewheel/internal/interrupt/interrupt_test.go,
-// cmd/leasewheel/internal/terminal/foreground_linux_test.go.
-// Planted: 153, 319, 327, 346, 466.
+// cmd/leasewheel/internal/terminal/foreground_linux_test.go,
+// cmd/leasewheel/internal/terminal/meter_linux_test.go.
+// Planted: 153, 319, 327, 346, 466, 467, 468.
 //
 // Releases, the size of the binary: .ci/release, .github/workflows/release.yml.
 // Tests: binary_test.go.

@@ -343,6 +343,13 @@ $`, commandtest.Ask(t, env, exit.NotHeld, "unlock", "--force", "orders:42", "not
 	assert.Equal(t, "orders:7: taken from owner 285475da-9152-4c83-822a-67ee2f116a79:52\n", p.Stdout.String())
 	assert.Equal(t, "x", client.Get(t.Context(), "text").Val())
 
+	weak := redistest.Start(t, redistest.Config{Users: []string{"weak on >" + commandtest.Secret + " ~*text* &* +@all"}})
+	require.NoError(t, weak.Client(t).Set(t.Context(), "text", "x", 0).Err())
+	_, path := weak.Addr()
+	p = commandtest.Call(t, []string{"LEASEWHEEL_STORE=unix://weak:" + commandtest.Secret + "@" + path}, "unlock", "--force", "text", "orders:7")
+	assert.Equal(t, exit.Unavailable, p.Wait())
+	p.RequireOneLine("text is a string, not a lock of this format; it was left alone; server " + path)
+
 	p = commandtest.Call(t, env, "unlock", "--force", "fair", "a{b")
 	assert.Equal(t, exit.Usage, p.Wait())
 	p.RequireOneLine("brace")

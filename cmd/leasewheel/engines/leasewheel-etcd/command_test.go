@@ -175,6 +175,7 @@ func TestRefusals(t *testing.T) {
 		"a bad port":  {exit.Usage, "is invalid", url + "x" + commandtest.Secret, []string{"ls"}},
 		"port 65536":  {exit.Usage, "is invalid", url + ",127.0.0.1:65536", []string{"run", "-n", "a", "--", "true"}},
 		"a parameter": {exit.Usage, "is invalid", url + "/?password=" + commandtest.Secret, []string{"ls"}},
+		"a slash":     {exit.Usage, "is invalid", "etcd://me:12/" + commandtest.Secret + "@127.0.0.1:1", []string{"ls"}},
 		"PostgreSQL":  {exit.Usage, "leasewheel-postgres", "postgres://127.0.0.1", []string{"ls"}},
 	} {
 		t.Run(what, func(t *testing.T) {

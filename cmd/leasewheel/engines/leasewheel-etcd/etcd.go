@@ -128,6 +128,9 @@ func parse(rawURL string) (config clientv3.Config, prefix string, err error) {
 	}
 	_, rest, _ := strings.Cut(rawURL, "://")
 	hosts, prefix, _ := strings.Cut(rest, "/")
+	if strings.Contains(prefix, "@") { // hosts may have a part of a password with a slash that is not escaped
+		return config, "", errInvalid
+	}
 	if at := strings.LastIndex(hosts, "@"); at >= 0 {
 		name, password, _ := strings.Cut(hosts[:at], ":")
 		var errName, errPassword error

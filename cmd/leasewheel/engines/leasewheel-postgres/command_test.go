@@ -101,6 +101,8 @@ func TestRefusals(t *testing.T) {
 		"a prefix":       {exit.Usage, "is no Redis", []string{"ls", "--prefix", "a:"}, nil},
 		"a queue":        {exit.Usage, "needs a server of Redis", []string{"queue", "stats", "a"}, nil},
 		"no port":        {exit.Usage, "invalid", []string{"ls"}, func(s string) string { return strings.Replace(s, ":1/", ":x"+commandtest.Secret+"/", 1) }},
+		"a slash":        {exit.Usage, "percent-encode", []string{"ls"}, func(s string) string { return strings.Replace(s, "me:", "me:12/", 1) }},
+		"a mark":         {exit.Usage, "percent-encode", []string{"ls"}, func(s string) string { return strings.Replace(s, "me:", "me:12?", 1) }},
 		"out of reach":   {exit.Unavailable, "127.0.0.1:1: ", []string{"ls"}, nil},
 		"all out of it":  {exit.Unavailable, "127.0.0.1:1, 127.0.0.1:2: ", []string{"ls"}, func(s string) string { return strings.Replace(s, ":1/", ":1,127.0.0.1:2/", 1) }},
 		"flags of TLS":   {exit.Usage, "has sslmode, sslrootcert", []string{"ls", "--store-ca", "a"}, nil},
@@ -119,6 +121,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, c.code, p.Wait())
 			p.RequireOneLine(c.says)
 			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
+			assert.NotContains(t, p.Stderr.String(), "me:12")
 		})
 	}
 }

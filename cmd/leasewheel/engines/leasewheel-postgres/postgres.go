@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,9 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 	config, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
 		return connect.Opened{}, withoutURL(err)
+	}
+	if hasOpenPassword(rawURL) {
+		return connect.Opened{}, errors.New("the postgres:// URL is invalid: of a password, percent-encode / ? and #, and elsewhere @")
 	}
 	schema := config.ConnConfig.RuntimeParams[schemaParameter]
 	delete(config.ConnConfig.RuntimeParams, schemaParameter)
@@ -71,6 +75,16 @@ func openPostgres(rawURL string, a connect.Access) (connect.Opened, error) {
 		},
 		Probe: func(ctx context.Context) (string, error) { return probe(ctx, &config.ConnConfig.Config), nil },
 	}, nil
+}
+
+// hasOpenPassword reports whether what a URL has behind its hosts may be a part of a password, of which
+// another part would be a host then: it has an @ outside of the values of parameters.
+func hasOpenPassword(rawURL string) bool {
+	_, rest, _ := strings.Cut(rawURL, "://")
+	rest = strings.TrimLeftFunc(rest, func(r rune) bool { return !strings.ContainsRune("/?#", r) })
+	path, parameters, _ := strings.Cut(rest, "?")
+	name, _, _ := strings.Cut(parameters, "=")
+	return strings.Contains(path+name, "@")
 }
 
 // requestTLS is the message by which a connection asks for TLS. A server without it answers N.

@@ -3,12 +3,17 @@
 package bench
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/commandtest"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
@@ -100,6 +105,43 @@ func TestBenchIsRefused(t *testing.T) {
 		assert.Equal(t, exit.Unavailable, p.Wait())
 		p.RequireOneLine("NOPERM")
 	}
+}
+
+// A server that runs elsewhere has the number of another process of this machine, which is not stopped.
+func TestOnlyAProcessOfThisMachineIsStopped(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	info, err := client.InfoMap(t.Context(), "server").Result()
+	require.NoError(t, err)
+	executable := info["Server"]["executable"]
+	pid, err := strconv.Atoi(info["Server"]["process_id"])
+	require.NoError(t, err)
+	require.NoError(t, isLocal(t.Context(), client, pid, executable))
+	require.ErrorContains(t, isLocal(t.Context(), client, os.Getpid(), executable), "no process of this machine")
+}
+
+// Processes that contend get the password of a pipe, which this one has read.
+func TestContendersGetThePasswordOfAPipe(t *testing.T) {
+	t.Parallel()
+	_, address := redistest.Start(t, redistest.Config{TCP: true, Password: commandtest.Secret}).Addr()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	_, err = write.WriteString(commandtest.Secret)
+	require.NoError(t, err)
+	require.NoError(t, write.Close())
+	flags := connect.Flags{URLs: []string{"redis://" + address}}
+	flags.PasswordFile = fmt.Sprintf("/dev/fd/%d", read.Fd())
+	server, err := openBenchServer(t.Context(), "", flags, contenderConfig)
+	require.NoError(t, err)
+	defer server.Close()
+	require.NoError(t, read.Close())
+	text, err := json.Marshal(server.contenderSpec(false))
+	require.NoError(t, err)
+	var spec contenderSpec
+	require.NoError(t, json.Unmarshal(text, &spec))
+	locks, err := spec.open()
+	require.NoError(t, err)
+	require.NoError(t, locks.Close())
 }
 
 func TestBenchRenewalNeedsACluster(t *testing.T) {

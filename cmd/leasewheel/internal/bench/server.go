@@ -116,8 +116,8 @@ func openBenchServer(ctx context.Context, start string, flags connect.Flags, c r
 	url, err := flags.ResolveOne(os.Getenv(connect.URLVariable))
 	if err == nil {
 		flags.URLs, flags.File = []string{url}, ""
-		s.flags = flags
 		s.Server, err = flags.Open("", c)
+		s.flags = flags // with the password of a pipe
 	}
 	if err != nil {
 		s.stage.close()

@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,13 +206,32 @@ func (r *watchdogRun) chooseMaster(ctx context.Context) (process int, s *stopped
 		if err != nil {
 			return err
 		}
-		process, err = strconv.Atoi(info["Server"]["process_id"])
-		return err
+		if process, err = strconv.Atoi(info["Server"]["process_id"]); err != nil {
+			return err
+		}
+		return isLocal(ctx, c, process, info["Server"]["executable"])
 	})
 	if err == nil && process <= 1 {
 		err = fmt.Errorf("the master %s was not found", s.Node)
 	}
 	return process, s, err
+}
+
+// isLocal returns an error unless the server of a client is this machine's process of that number: on
+// another machine, or in a container, it is a process of another kind.
+func isLocal(ctx context.Context, c *redis.Client, pid int, executable string) error {
+	client, err := c.ClientInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	from, _, _ := net.SplitHostPort(client.Addr)
+	to, _, _ := net.SplitHostPort(client.LAddr)
+	title, _ := exec.CommandContext(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output() // fails if there is none
+	words := strings.Fields(string(title))
+	if from == "" || from != to || len(words) == 0 || filepath.Base(words[0]) != filepath.Base(executable) {
+		return fmt.Errorf("the master %s is no process of this machine that --stop-master could stop", c.Options().Addr)
+	}
+	return nil
 }
 
 // watchGoroutines counts the goroutines periodically until the returned function is

@@ -185,7 +185,7 @@ type ConnectionFlags struct {
 	SentinelUser         string `json:"sentinel_user,omitempty"`
 	SentinelPasswordFile string `json:"sentinel_password_file,omitempty"`
 
-	piped string // the password, if PasswordFile is a pipe, as of <(…): it can be read once
+	Piped string `json:"piped,omitempty"` // the password, if PasswordFile is a pipe, as of <(…): it can be read once
 }
 
 // validate checks the flags with each other and with the URL.
@@ -212,14 +212,16 @@ func (c *ConnectionFlags) source() (func(context.Context) (username, password st
 	switch {
 	case c.PasswordFile != "":
 		ask := func(context.Context) (username, password string, err error) {
-			if password = c.piped; password == "" {
-				password, err = PasswordFromFile("--store-password-file", c.PasswordFile)
+			if c.Piped != "" {
+				return c.User, c.Piped, nil
 			}
+			password, err = PasswordFromFile("--store-password-file", c.PasswordFile)
 			return c.User, password, err
 		}
 		_, password, err := ask(context.Background())
-		if info, missing := os.Stat(c.PasswordFile); missing == nil && !info.Mode().IsRegular() {
-			c.piped = password
+		// The connections of an earlier server of a quorum may read it by now.
+		if info, missing := os.Stat(c.PasswordFile); c.Piped == "" && missing == nil && !info.Mode().IsRegular() {
+			c.Piped = password
 		}
 		return ask, err
 	case c.PasswordCommand != "":

@@ -44,7 +44,9 @@ type workerJob struct {
 // open connects to the job's server. The demo's keys expire there soon.
 func (j *workerJob) open() (*connect.Server, error) {
 	flags := connect.Flags{URLs: []string{j.Redis}, ConnectionFlags: j.ConnectionFlags}
-	return flags.Open("", redisstore.Config{FenceTTL: time.Minute})
+	server, err := flags.Open("", redisstore.Config{FenceTTL: time.Minute})
+	j.ConnectionFlags = flags.ConnectionFlags // for workers, with the password of a pipe
+	return server, err
 }
 
 // The orders to a worker, a line each, on its standard input. The end of the input is an

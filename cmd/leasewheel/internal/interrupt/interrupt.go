@@ -53,8 +53,12 @@ func endBy(sig syscall.Signal) {
 	endings.channels[sig] = c
 	signal.Notify(c, sig)
 	go func() {
-		<-c
-		os.Exit(128 + int(sig))
+		for range c {
+			// Once it is caught, SIGPIPE comes from each connection that a server has ended, too.
+			if sig != syscall.SIGPIPE || outputClosed() {
+				os.Exit(128 + int(sig))
+			}
+		}
 	}()
 }
 

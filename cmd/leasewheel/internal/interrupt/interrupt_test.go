@@ -32,11 +32,27 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	require.Equal(t, Error(unix.SIGUSR2), context.Cause(ctx))
 }
 
+// writeToEndedConnections returns when the process has survived SIGPIPE of connections.
+func writeToEndedConnections() {
+	const times = 100 // the last of them does not come before the first was handled
+	came := make(chan os.Signal, times)
+	signal.Notify(came, unix.SIGPIPE)
+	defer signal.Stop(came)
+	for range times {
+		ends, _ := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		_ = unix.Close(ends[0])
+		_, _ = unix.Write(ends[1], []byte{0})
+		_ = unix.Close(ends[1])
+		<-came
+	}
+}
+
 // pidVariable makes TestEndsBySignals the process that gets signals, with this PID.
 const pidVariable = "LEASEWHEEL_TEST_PID"
 
 // The first process of a container ends with the code of a signal that the kernel keeps from it, rather
-// than with 2, also after a command has caught that signal. Any other process dies by it.
+// than with 2, also after a command has caught that signal. Any other process dies by it. A connection
+// that a server has ended ends none.
 func TestEndsBySignals(t *testing.T) {
 	if pid, err := strconv.Atoi(os.Getenv(pidVariable)); err == nil {
 		endBySignals(pid)
@@ -44,6 +60,7 @@ func TestEndsBySignals(t *testing.T) {
 		_ = unix.Kill(unix.Getpid(), unix.SIGTERM)
 		<-ctx.Done()
 		stop()
+		writeToEndedConnections()
 		for {
 			fmt.Println("ready")
 		}

@@ -96,6 +96,9 @@ func (u *unlockCommand) run(cmd *cobra.Command, names []string) error {
 			}
 		}
 		if err := failure(cmd, sights); err != nil {
+			if foreign != nil {
+				err = exit.Errorf(exit.Unavailable, "%w", errors.Join(foreign, err))
+			}
 			return err
 		}
 		if !held {

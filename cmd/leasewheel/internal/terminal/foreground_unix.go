@@ -14,3 +14,9 @@ func InForeground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }
+
+// takesOutput reports whether a write does not wait, as it does on a terminal that Ctrl-S has stopped.
+func takesOutput(f *os.File) bool {
+	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}, 0) //nolint:gosec // the numbers of files are small
+	return err != nil || ready > 0
+}

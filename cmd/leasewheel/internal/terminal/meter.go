@@ -75,6 +75,7 @@ func (m *Meter) paint() {
 // print writes a note in place of the line, and the line below it.
 func (m *Meter) print(note, line string) {
 	switch {
+	case note == "" && !takesOutput(m.out): // Stop would wait, and with it a run that has acquired its lock
 	case InForeground(m.out):
 		fmt.Fprint(m.out, ClearLine, note, line)
 	case note != "": // a write of nothing stops a job on a terminal with tostop, too

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,26 @@ func TestMeterOnATerminal(t *testing.T) {
 	assert.Contains(t, text, line+ClearLine)
 	assert.NotContains(t, text, "wide wide wide wi")
 	assert.True(t, strings.HasSuffix(text, ClearLine), "%q", text)
+}
+
+// A meter on a terminal that Ctrl-S has stopped paints nothing, and does not hold up its command.
+func TestMeterOnAStoppedTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	master, slave := commandtest.OpenTerminal(t)
+	defer master.Close()
+	defer slave.Close()
+	require.NoError(t, unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, unix.TCOOFF))
+	defer unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, unix.TCOON) //nolint:errcheck // a meter that waits ends
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		StartMeter(slave, func() string { return "line" }).Stop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		require.Fail(t, "it waits")
+	}
 }
 
 // A terminal that cannot move its cursor, as Emacs' shell, is none that a line is repainted on.
