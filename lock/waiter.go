@@ -30,9 +30,8 @@ type waiter struct {
 	// deferred is the function that waits, nil if a goroutine does. Its requests are sent in
 	// pools.
 	deferred *Deferred
-	// requested: a request has been sent, or is about to be. overtaken: others went before it, as it
-	// had no slot; it gets the next one. Guarded by locker.mu.
-	requested, overtaken bool
+	// requested: a request has been sent, or is about to be. Guarded by locker.mu.
+	requested bool
 	// blocked is its element in queue.blocked; nil if it has no goroutine.
 	blocked *list.Element
 
