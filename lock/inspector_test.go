@@ -52,6 +52,13 @@ func inspectorLocker(t *testing.T, server *locktest.Memory, c lock.Config) (*loc
 	return locker(t, f, c), f
 }
 
+// A kind that a caller has made up is refused.
+func TestInspectsNoUnknownKind(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	_, err := l.Inspect(t.Context(), "a", driver.KindLatch+1)
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+}
+
 // An inspection may be repeated. A forced release may not, unless it was certainly not
 // applied: the lock may have a new holder by now.
 func TestWhichRequestsAreRepeated(t *testing.T) {

@@ -146,9 +146,10 @@ func (l *Locker) queue(key queueKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{locker: l, key: key, storeEnqueues: kinds[key.kind].grants}
-		q.task = task{name: key.name, kind: key.kind, do: q.run, ended: q.pooledRunEnded}
+		q.task.init(key.name, key.kind, q.run)
 		q.backstop.InitOnWorker(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.InitOnWorker(l.wheel, q.expire)
+		q.task.ended = q.pooledRunEnded
 		l.queues[key] = q
 	}
 	q.linger.Cancel()

@@ -69,9 +69,11 @@ func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
 // leave ends the waiting, and returns the result: that of a request in flight, if there is
 // one.
 func (l *Locker) leave(w *waiter, results <-chan result) result {
-	l.mu.Lock()
-	w.queue.leave(w)
-	l.mu.Unlock()
+	func() {
+		l.mu.Lock()
+		defer l.mu.Unlock() // also after a runtime.Goexit of the store's Group
+		w.queue.leave(w)
+	}()
 	return <-results
 }
 
