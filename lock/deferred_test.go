@@ -984,7 +984,7 @@ func TestDeferredWithoutRoomIsHandedNoLock(t *testing.T) {
 		})
 		var work sync.WaitGroup
 		work.Go(func() {
-			assert.NoError(t, m.Do(t.Context(), func(context.Context) error {
+			assert.NoError(t, m.MaxWait(time.Minute).Do(t.Context(), func(context.Context) error {
 				assert.False(t, ran)
 				return nil
 			}))
