@@ -74,7 +74,7 @@ type cleanup struct {
 	backlogs map[string]*backlog    // by group; guarded by mu
 	cleaners pool                   // guarded by mu
 	stopped  bool                   // guarded by mu; nothing can be added
-	lost     error                  // guarded by mu; names the leftovers that stop has abandoned
+	lost     error                  // guarded by mu; names the leftovers that a stop has abandoned
 }
 
 func (c *cleanup) init(l *Locker) {
@@ -245,7 +245,7 @@ func (c *cleanup) warn(left *leftover, what string, err error) {
 
 // stop ends the cleanup. It waits, as long as ctx allows, for the releases that can be
 // sent now and for all those of holds without a TTL. Other postponed releases are left to
-// their TTL. The error names what may be lost.
+// their TTL. The error names what may be lost, also if another call has abandoned it.
 func (c *cleanup) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopped = true
@@ -256,27 +256,21 @@ func (c *cleanup) stop(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	defer c.cancel()
-	if c.pending.wait(ctx) && c.work.wait(ctx) {
-		return nil
+	if !c.pending.wait(ctx) || !c.work.wait(ctx) {
+		c.cancel()
+		c.abandon()
+		c.work.wait(context.Background())
 	}
-	c.cancel()
-	lost := c.abandon()
-	c.work.wait(context.Background())
-	if lost == nil {
-		return nil
-	}
-	return errors.Join(context.Cause(ctx), lost)
-}
-
-// abandoned returns the error that names what a stop has abandoned, or nil.
-func (c *cleanup) abandoned() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lost
+	if c.lost == nil {
+		return nil
+	}
+	return errors.Join(context.Cause(ctx), c.lost)
 }
 
-// abandon ends the leftovers without a TTL and returns an error that names them.
-func (c *cleanup) abandon() error {
+// abandon ends the leftovers without a TTL and makes the error that names them.
+func (c *cleanup) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	permits := make(map[string]int64)
@@ -287,7 +281,7 @@ func (c *cleanup) abandon() error {
 		}
 	}
 	if len(permits) == 0 {
-		return nil
+		return
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(permits)) {
@@ -298,5 +292,4 @@ func (c *cleanup) abandon() error {
 		names = append(names, fmt.Sprintf("%d of %q", permits[name], name))
 	}
 	c.lost = fmt.Errorf("permits that may not have been released: %s: %w: the locker is closed", strings.Join(names, ", "), ErrNotRepeated)
-	return c.lost
 }

@@ -965,6 +965,41 @@ func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
 	}
 }
 
+// A function that waits for a slot is handed no lock that a goroutine waits for.
+func TestDeferredWithoutRoomIsHandedNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.StartMemory(t).Locker(t, lock.Config{MaxRunning: 1})
+		m := l.Mutex("a").With(lock.Options{Passes: 100, PassFor: time.Hour})
+		holder := lockNow(t, m)
+		ran := false
+		d, err := m.Go(t.Context(), func(context.Context) error {
+			ran = true
+			return nil
+		})
+		require.NoError(t, err)
+		release := make(chan struct{})
+		long := deferOn(t, l, "long", func(context.Context) error {
+			<-release
+			return nil
+		})
+		var work sync.WaitGroup
+		work.Go(func() {
+			assert.NoError(t, m.MaxWait(time.Minute).Do(t.Context(), func(context.Context) error {
+				assert.False(t, ran)
+				return nil
+			}))
+			close(release)
+		})
+		time.Sleep(time.Second + 5*time.Millisecond) // between two ticks: a lease that is being renewed is not passed on
+		require.EqualValues(t, 0, l.Stats().HandedOff)
+		unlock(t, holder)
+		work.Wait()
+		require.NoError(t, long.Wait(t.Context()))
+		require.NoError(t, d.Wait(t.Context()))
+		require.EqualValues(t, 2, l.Stats().HandedOff)
+	})
+}
+
 // Functions in the store's wait queue keep their place while others run.
 func TestDeferredKeepsItsPlaceWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -80,7 +80,7 @@ package lock
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
 // leaving_test.go, usercontext_test.go, firstperiod_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 481.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 446, 481.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
@@ -140,7 +140,7 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444.
+// Planted: 198, 309, 444, 445.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go.
@@ -174,6 +174,6 @@ package lock
 // Inspecting locks: lock/driver/inspector.go, inspector.go, pattern.go, lock/redisstore/inspect.go,
 // lock/redisstore/list.go, lock/redisstore/internal/lua/inspect_lock.lua,
 // cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
-// Tests: pattern_test.go, lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
+// Tests: pattern_test.go, inspector_test.go, lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
-// Planted: 19, 40, 42, 164, 216, 217, 220, 364.
+// Planted: 19, 40, 42, 164, 216, 217, 220, 364, 447.

@@ -3,7 +3,9 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,6 +49,49 @@ func (g *grouped) Release(ctx context.Context, h *driver.Hold) (held bool, err e
 		return false, lostRequest(ctx, nil)
 	}
 	return g.Store.Release(ctx, h)
+}
+
+// keyless is a store whose Group fails, as a user's function for keys may.
+type keyless struct {
+	driver.Store
+	fail atomic.Pointer[func()]
+}
+
+func (k *keyless) Group(name string, ref any) string {
+	if fail := k.fail.Load(); fail != nil {
+		(*fail)()
+	}
+	return k.Store.Group(name, ref)
+}
+
+// A panic or runtime.Goexit of the store's Group, as a waiter gives up and a function is next, stops
+// no other call.
+func TestGroupThatFails(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("a key's") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				store := &keyless{Store: server.Store(t)}
+				l := locker(t, store, lock.Config{})
+				holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				ctx, cancel := context.WithCancel(t.Context())
+				var work sync.WaitGroup
+				work.Go(func() {
+					_, err := l.Mutex("a").Lock(ctx)
+					assert.ErrorIs(t, err, context.Canceled)
+				})
+				time.Sleep(time.Second)
+				d := deferOn(t, l, "a", func(context.Context) error { return nil })
+				store.fail.Store(&fail)
+				cancel()
+				work.Wait()
+				store.fail.Store(nil)
+				assert.Equal(t, 1, l.Stats().Deferred)
+				unlock(t, holder)
+				require.NoError(t, d.Wait(t.Context()))
+			})
+		})
+	}
 }
 
 // leaving is a store whose callers give up while it grants them a lock.

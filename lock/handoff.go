@@ -66,6 +66,9 @@ func (l *Locker) handToNext(o *ownership) bool {
 		return false
 	}
 	w := q.waiters.Front().Value.(*waiter)
+	if w.deferred != nil && !w.requested && q.blocked.Len() > 0 && l.deferral.starters.limit() <= 0 {
+		w = q.blocked.Front().Value.(*waiter) // a function without a slot would hold the lock idle
+	}
 	lease := o.transfer(w.acquisition)
 	if lease == nil {
 		h.end()

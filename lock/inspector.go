@@ -25,6 +25,9 @@ func (l *Locker) inspector() (driver.Inspector, error) {
 // of a semaphore or latch. Redis' data does not show the kind of a count: kind is that of a
 // semaphore, permit or latch, otherwise KindMutex.
 func (l *Locker) Inspect(ctx context.Context, name string, kind driver.Kind) (driver.Info, error) {
+	if int(kind) >= len(kinds) {
+		return driver.Info{}, fmt.Errorf("%w: number %d", driver.ErrUnsupported, kind)
+	}
 	ask := func(store driver.Inspector, ctx context.Context, name string) (driver.Info, error) {
 		return store.Inspect(ctx, name, kind)
 	}

@@ -67,6 +67,13 @@ func TestInspectNeedsAStoreThatInspects(t *testing.T) {
 	require.ErrorIs(t, errs[0], lock.ErrUnsupported)
 }
 
+// A kind that a caller has made up is refused.
+func TestInspectsNoUnknownKind(t *testing.T) {
+	l := locktest.New(t, lock.Config{})
+	_, err := l.Inspect(t.Context(), "a", driver.KindLatch+1)
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+}
+
 // An inspection may be repeated. A forced release may not, unless it was certainly not
 // applied: the lock may have a new holder by now.
 func TestWhichRequestsAreRepeated(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// pool does tasks on goroutines that live no longer than there are tasks. Each group of the
+// pool does tasks, each on a goroutine of its own. Each group of the
 // store, which may fail alone, has a queue and goroutines of its own, so that one that does
 // not answer delays no task of another. See [renewal.Renewer] for groups.
 type pool struct {
@@ -26,7 +26,7 @@ type taskQueue struct {
 	pool    *pool
 	group   string
 	tasks   list.List // of *task
-	running int       // goroutines; those above the limit end before they take another task
+	running int       // goroutines, one for each task that is being done
 }
 
 // task is work that concerns one lock. It is in one pool at a time.
@@ -34,6 +34,9 @@ type task struct {
 	name string
 	kind driver.Kind
 	do   func() // called without mu
+	// ended is called with mu after do, when its goroutine is free again; may be nil.
+	ended func()
+	first bool // it goes before those that are queued
 
 	queue   *taskQueue // nil unless the task is queued
 	element *list.Element
@@ -53,6 +56,9 @@ func (p *pool) put(t *task) {
 		p.queues[group] = q
 	}
 	t.queue, t.element = q, q.tasks.PushBack(t)
+	if t.first {
+		q.tasks.MoveToFront(t.element)
+	}
 	p.tasks++
 	p.start(q)
 }
@@ -66,63 +72,46 @@ func (p *pool) remove(t *task) {
 	p.drop(q)
 }
 
-// start begins another goroutine for a queue with tasks, up to the limit. The caller holds mu.
+// start begins goroutines for queued tasks, up to the limit: a task that has one is not queued any
+// more, so that none waits behind it. The caller holds mu.
 func (p *pool) start(q *taskQueue) {
-	if q.tasks.Len() > 0 && q.running < p.limit() {
+	for q.tasks.Len() > 0 && q.running < p.limit() {
+		t := q.tasks.Front().Value.(*task)
+		group := p.group(t.name, t.kind) // the task stays queued if the store ends this goroutine
+		q.tasks.Remove(t.element)
+		t.queue, t.element = nil, nil
+		if group != q.group { // the store's topology has changed
+			p.tasks--
+			p.put(t)
+			continue
+		}
+		t.first = false
 		q.running++
-		p.begin(func() { p.work(q) })
+		p.begin(func() { p.do(q, t) })
 	}
+	p.drop(q)
 }
 
-// resume is called when the limit has risen by one. The caller holds mu.
+// resume is called when the limit has risen. The caller holds mu.
 func (p *pool) resume() {
 	for _, q := range p.queues {
 		p.start(q)
 	}
 }
 
-// work is one goroutine of a group.
-func (p *pool) work(q *taskQueue) {
-	exited := true
-	defer func() {
-		if exited { // a task's runtime.Goexit must not cost a goroutine
-			p.begin(func() { p.work(q) })
-		}
-	}()
-	for t := p.take(q); t != nil; t = p.take(q) {
-		p.do(t)
-	}
-	exited = false
-}
-
-// take takes a task out of the queue. Without one it ends the goroutine.
-func (p *pool) take(q *taskQueue) *task {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for q.tasks.Len() > 0 && q.running <= p.limit() {
-		t := q.tasks.Front().Value.(*task)
-		group := p.group(t.name, t.kind) // the task stays queued if the store ends this goroutine
-		q.tasks.Remove(t.element)
-		t.queue, t.element = nil, nil
-		if group == q.group {
-			return t
-		}
-		p.tasks-- // the store's topology has changed
-		p.put(t)
-	}
-	q.running--
-	p.drop(q)
-	return nil
-}
-
-// do does a task.
-func (p *pool) do(t *task) {
+// do does a task, and has the next one begun.
+func (p *pool) do(q *taskQueue, t *task) {
 	defer func() { // also after runtime.Goexit
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.tasks--
+		q.running--
+		defer p.start(q)
 		if p.freed != nil {
 			p.freed()
+		}
+		if t.ended != nil {
+			t.ended()
 		}
 	}()
 	t.do()

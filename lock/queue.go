@@ -149,6 +149,7 @@ func (l *Locker) queue(key queueKey) *queue {
 		q.task.init(key.name, key.kind, q.run)
 		q.backstop.InitOnWorker(l.wheel, func() { q.notify(driver.Notice{}) })
 		q.linger.InitOnWorker(l.wheel, q.expire)
+		q.task.ended = q.pooledRunEnded
 		l.queues[key] = q
 	}
 	q.linger.Cancel()
@@ -318,27 +319,18 @@ func (q *queue) next() *waiter {
 // choose makes the first waiter the head if there is none, and reports whether there is
 // one. A waiter that expects a local hand-off is none.
 func (q *queue) choose() bool {
-	if q.head != nil && !q.overtakes(q.head) {
+	if q.head != nil {
 		return true
 	}
 	if q.waiters.Len() == 0 {
 		return false
 	}
 	first := q.waiters.Front().Value.(*waiter)
-	if q.overtakes(first) {
-		first.overtaken, first = true, q.blocked.Front().Value.(*waiter)
-	}
 	if q.handOff != nil && first.hold.Queue.Reserve > 0 {
 		return false
 	}
 	q.setHead(first)
 	return true
-}
-
-// overtakes reports whether a waiter with a goroutine goes before w: no slot is free for that function,
-// so the lock is not requested for it, for as long as others run.
-func (q *queue) overtakes(w *waiter) bool {
-	return w.deferred != nil && !w.requested && q.blocked.Len() > 0 && q.locker.deferral.starters.limit() <= 0
 }
 
 // setHead makes a waiter the head. A request that was due for an earlier head stays due.

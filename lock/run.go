@@ -14,34 +14,34 @@ func (q *queue) schedule(w *waiter) {
 		return // the run looks for itself
 	}
 	p := q.locker.deferral.poolFor(w)
-	if p != nil && q.blocked.Len() > 0 {
-		_, _ = q.backstop.Arm(slotCheck)
-	}
-	if q.running { // it waits in a pool, for an earlier head
-		if w != nil && p == q.pool {
-			return
-		}
-		q.pool.remove(&q.task)
-		q.running = false
+	if q.running && (w == nil || p != q.pool) { // it waits in a pool, for an earlier head
+		q.unqueue()
 		q.retireIfIdle()
 	}
 	if w == nil {
 		return
 	}
-	q.running, q.pool = true, p
-	if p == nil {
-		q.locker.active.Go(q.run) // the waiter counts as active
-	} else {
-		p.put(&q.task)
-		if w.overtaken {
-			q.task.queue.tasks.MoveToFront(q.task.element)
+	if p != nil {
+		if !q.running {
+			p.put(&q.task)
+			q.running, q.pool = true, p
 		}
+		if q.task.queue == nil || w.requested || q.blocked.Len() == 0 {
+			return
+		}
+		q.unqueue() // no slot is free: the function would delay a goroutine for as long as others run
+		q.task.first = true
+		q.setHead(q.blocked.Front().Value.(*waiter))
 	}
+	q.running, q.pool = true, nil
+	q.locker.active.Go(q.run) // the waiter counts as active
 }
 
-// slotCheck is how soon a queue looks whether the function at its head has lost the slot that it is to
-// have to another one, while a goroutine waits behind it.
-const slotCheck = 100 * time.Millisecond
+// unqueue takes the run out of its pool.
+func (q *queue) unqueue() {
+	q.pool.remove(&q.task)
+	q.running = false
+}
 
 // run sends requests until none is due.
 func (q *queue) run() {
@@ -60,13 +60,22 @@ func (q *queue) beginTurn(last *waiter) *waiter {
 	if w != nil && (w == last || l.deferral.poolFor(w) == q.pool && (last == nil || q.pool == nil)) {
 		q.sending, q.dueNow, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
 		w.requested = true
-		q.backstop.Cancel()
 		return w
 	}
+	if q.pool == nil {
+		q.running = false
+		q.retireIfIdle()
+		q.schedule(w)
+	}
+	return nil
+}
+
+// pooledRunEnded has the queue go on after a run in a pool, whose goroutine is free again. The
+// caller holds locker.mu.
+func (q *queue) pooledRunEnded() {
 	q.running = false
 	q.retireIfIdle()
-	q.schedule(w)
-	return nil
+	q.advance()
 }
 
 // turn sends a request of the head, and handles the answer. A panic, for example of the
@@ -90,7 +99,7 @@ func (q *queue) crash(w *waiter, value any) {
 	p := l.newPanic("an acquisition", q.key.name, value)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.sending, q.dueNow, q.running = false, true, value != nil // Goexit ends this goroutine
+	q.sending, q.dueNow, q.running = false, true, value != nil || q.pool != nil // Goexit ends this goroutine
 	if w.element != nil {
 		_ = w.abandon() // the caller gets the panic
 		q.deliver(w, result{err: p, panicked: true})

@@ -39,9 +39,6 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		l.unlocks.wait(ctx)
 	}
 	ended := l.end(ctx)
-	if lost := l.cleanup.abandoned(); ended == nil && lost != nil { // by another call, such as Close
-		ended = fmt.Errorf("lock: closing: %w", lost)
-	}
 	return errors.Join(err, l.leftUnreleased(), ended)
 }
 

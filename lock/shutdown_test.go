@@ -185,9 +185,9 @@ func TestEveryShutdownNamesWhatRemains(t *testing.T) {
 	}
 }
 
-// A Shutdown beside a Close, or after it, names the permits that the Close could not release: they
-// never return by themselves.
-func TestEveryShutdownNamesPermits(t *testing.T) {
+// A Shutdown or Close beside a Close, or after it, names the permits that the first could not
+// release: they never return by themselves.
+func TestEveryEndNamesPermits(t *testing.T) {
 	for name, later := range map[string]time.Duration{"beside": 500 * time.Millisecond, "after": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -203,6 +203,7 @@ func TestEveryShutdownNamesPermits(t *testing.T) {
 				work.Go(func() { ended(l.Close()) })
 				time.Sleep(later)
 				work.Go(func() { ended(l.Shutdown(context.Background())) })
+				work.Go(func() { ended(l.Close()) })
 				work.Wait()
 			})
 		})

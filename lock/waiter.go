@@ -30,9 +30,8 @@ type waiter struct {
 	// deferred is the function that waits, nil if a goroutine does. Its requests are sent in
 	// pools.
 	deferred *Deferred
-	// requested: a request has been sent, or is about to be. overtaken: others went before it, as it
-	// had no slot; it gets the next one. Guarded by locker.mu.
-	requested, overtaken bool
+	// requested: a request has been sent, or is about to be. Guarded by locker.mu.
+	requested bool
 	// blocked is its element in queue.blocked; nil if it has no goroutine.
 	blocked *list.Element
 
@@ -70,9 +69,11 @@ func (l *Locker) wait(a *acquisition, refusal driver.Answer) result {
 // leave ends the waiting, and returns the result: that of a request in flight, if there is
 // one.
 func (l *Locker) leave(w *waiter, results <-chan result) result {
-	l.mu.Lock()
-	w.queue.leave(w)
-	l.mu.Unlock()
+	func() {
+		l.mu.Lock()
+		defer l.mu.Unlock() // also after a runtime.Goexit of the store's Group
+		w.queue.leave(w)
+	}()
 	return <-results
 }
 
