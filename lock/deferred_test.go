@@ -955,6 +955,7 @@ func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
 				time.Sleep(time.Second)
 				unlock(t, holder)
 				work.Wait()
+				time.Sleep(time.Second) // a learns of the last release, and waits for a slot
 				letGo()
 				for _, d := range all {
 					require.NoError(t, d.Wait(t.Context()))
