@@ -980,7 +980,11 @@ func TestDeferredWithoutRoomIsHandedNoLock(t *testing.T) {
 		m := l.Mutex("a").With(lock.Options{Passes: 100, PassFor: time.Hour}).MaxWait(time.Minute)
 		first := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		granted := make(chan *lock.Lease)
-		go func() { granted <- mustLock(t, m) }()
+		go func() {
+			lease, err := m.Lock(t.Context())
+			assert.NoError(t, err)
+			granted <- lease
+		}()
 		time.Sleep(time.Second)
 		unlock(t, first)
 		holder := <-granted

@@ -7,7 +7,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// pool does tasks, each on a goroutine of its own. Each group of the
+// pool does tasks on goroutines that live no longer than there are tasks. Each group of the
 // store, which may fail alone, has a queue and goroutines of its own, so that one that does
 // not answer delays no task of another. See [renewal.Renewer] for groups.
 type pool struct {
@@ -26,7 +26,7 @@ type taskQueue struct {
 	pool    *pool
 	group   string
 	tasks   list.List // of *task
-	running int       // goroutines, one for each task that is being done
+	running int       // goroutines; those above the limit end after their task
 }
 
 // task is work that concerns one lock. It is in one pool at a time.
@@ -72,24 +72,32 @@ func (p *pool) remove(t *task) {
 	p.drop(q)
 }
 
-// start begins goroutines for queued tasks, up to the limit: a task that has one is not queued any
-// more, so that none waits behind it. The caller holds mu.
+// start begins goroutines for queued tasks, up to the limit. The caller holds mu.
 func (p *pool) start(q *taskQueue) {
+	for t := p.next(q); t != nil; t = p.next(q) {
+		p.begin(func() { p.work(q, t) })
+	}
+}
+
+// next takes the first task for a goroutine that is counted from now on, unless there is none, or
+// no room. A task that has a goroutine is not queued, so that none waits behind it. The caller
+// holds mu.
+func (p *pool) next(q *taskQueue) *task {
 	for q.tasks.Len() > 0 && q.running < p.limit() {
 		t := q.tasks.Front().Value.(*task)
 		group := p.group(t.name, t.kind) // the task stays queued if the store ends this goroutine
 		q.tasks.Remove(t.element)
 		t.queue, t.element = nil, nil
-		if group != q.group { // the store's topology has changed
-			p.tasks--
-			p.put(t)
-			continue
+		if group == q.group {
+			t.first = false
+			q.running++
+			return t
 		}
-		t.first = false
-		q.running++
-		p.begin(func() { p.do(q, t) })
+		p.tasks-- // the store's topology has changed
+		p.put(t)
 	}
 	p.drop(q)
+	return nil
 }
 
 // resume is called when the limit has risen. The caller holds mu.
@@ -99,22 +107,36 @@ func (p *pool) resume() {
 	}
 }
 
-// do does a task, and has the next one begun.
-func (p *pool) do(q *taskQueue, t *task) {
-	defer func() { // also after runtime.Goexit
+// work is one goroutine of a group.
+func (p *pool) work(q *taskQueue, t *task) {
+	for t != nil {
+		t = p.do(q, t)
+	}
+}
+
+// do does a task, and takes the next one.
+func (p *pool) do(q *taskQueue, t *task) (next *task) {
+	exited := true
+	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.tasks--
 		q.running--
-		defer p.start(q)
 		if p.freed != nil {
 			p.freed()
 		}
 		if t.ended != nil {
 			t.ended()
 		}
+		if exited { // a task's runtime.Goexit must not cost a goroutine
+			p.start(q)
+		} else {
+			next = p.next(q)
+		}
 	}()
 	t.do()
+	exited = false
+	return nil
 }
 
 // drop forgets an idle queue. The caller holds mu.
