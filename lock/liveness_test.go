@@ -91,16 +91,22 @@ func TestTryOfAWriterBlocksNoReader(t *testing.T) {
 	})
 }
 
+// heldElsewhere returns a lease of another process, and its lock here, whose waiters learn of the release
+// by a message: they ask again after an hour.
+func heldElsewhere(t *testing.T) (held *lock.Lease, m *lock.Mutex, store *faulty) {
+	t.Helper()
+	server := locktest.StartMemory(t)
+	config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
+	l, store := faultyLocker(t, server, config)
+	return lockNow(t, server.Locker(t, config).ReadWrite("a").Write()), l.ReadWrite("a").Write(), store
+}
+
 // A head whose request has failed, and that gives up before it repeats the request, leaves
 // it to the next head.
 func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.StartMemory(t)
-		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
-		l, store := faultyLocker(t, server, config)
-		held := mustLock(t, server.Locker(t, config).ReadWrite("a").Write())
+		held, m, store := heldElsewhere(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		m := l.ReadWrite("a").Write()
 		var work sync.WaitGroup
 		work.Go(func() {
 			_, err := m.Lock(ctx)
@@ -126,11 +132,7 @@ func TestRequestOwedByAHeadThatGivesUp(t *testing.T) {
 // A head whose request fails for good leaves the wake that it has used to the next head.
 func TestWakeOfAHeadThatFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.StartMemory(t)
-		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
-		l, store := faultyLocker(t, server, config)
-		held := mustLock(t, server.Locker(t, config).ReadWrite("a").Write())
-		m := l.ReadWrite("a").Write()
+		held, m, store := heldElsewhere(t)
 		failed := make(chan error, 1)
 		go func() {
 			_, err := m.Lock(t.Context())

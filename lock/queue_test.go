@@ -58,11 +58,7 @@ func TestImpatientWaitersGetTheirTurn(t *testing.T) {
 // the lock is held, and its release sends a message.
 func TestHeadBehindAGrantSendsNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := locktest.StartMemory(t)
-		config := lock.Config{TTL: 2 * time.Hour, Poll: time.Hour}
-		l, store := faultyLocker(t, server, config)
-		held := lockNow(t, server.Locker(t, config).ReadWrite("a").Write())
-		m := l.ReadWrite("a").Write()
+		held, m, store := heldElsewhere(t)
 		first, second := await(t, m), await(t, m)
 		before := store.asked()
 		unlock(t, held)
