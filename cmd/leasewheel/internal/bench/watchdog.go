@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
@@ -226,8 +228,11 @@ func isLocal(ctx context.Context, c *redis.Client, pid int, executable string) e
 	}
 	from, _, _ := net.SplitHostPort(client.Addr)
 	to, _, _ := net.SplitHostPort(client.LAddr)
-	title, _ := exec.CommandContext(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output() // fails if there is none
-	words := strings.Fields(string(title))
+	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil { // not Linux, or there is none
+		title, _ = exec.CommandContext(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
+	}
+	words := strings.FieldsFunc(string(title), func(r rune) bool { return r == 0 || unicode.IsSpace(r) })
 	if from == "" || from != to || len(words) == 0 || filepath.Base(words[0]) != filepath.Base(executable) {
 		return fmt.Errorf("the master %s is no process of this machine that --stop-master could stop", c.Options().Addr)
 	}
