@@ -112,6 +112,7 @@ func (w *Watchdog) enqueue(due []*Lease, names []string) {
 		l.phase = collected
 		w.parked.push(l)
 		if l.checksAlive() {
+			l.rules.Load().asked = w.clock.now()
 			w.running++
 			go w.checkAlive(l)
 			continue

@@ -114,7 +114,7 @@ package renewal
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.

@@ -27,7 +27,11 @@ func (w *Watchdog) returned() {
 // checkAlive checks whether the lease's holder is alive, and queues the lease if so.
 func (w *Watchdog) checkAlive(l *Lease) {
 	defer w.returned()
-	if alive, err := w.callAlive(l); !alive {
+	alive, err := w.callAlive(l)
+	w.mu.Lock()
+	l.rules.Load().asked = never
+	w.mu.Unlock()
+	if !alive {
 		l.Lose(NotAlive, err)
 		return
 	}

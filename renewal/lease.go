@@ -143,6 +143,9 @@ type rules struct {
 	// gives none.
 	beat atomic.Int64
 
+	// asked is when alive was called; never while it does not run. Guarded by mu.
+	asked instant
+
 	// Guarded by mu, and not written once the lease has ended, so that notify may read
 	// them without mu.
 	unhook func() bool // removes Spec.Context's hook
@@ -262,7 +265,7 @@ func (l *Lease) Lost() <-chan struct{} {
 func (l *Lease) ruled() *rules {
 	r := l.rules.Load()
 	if r == nil {
-		r = &rules{holdEnd: never}
+		r = &rules{holdEnd: never, asked: never}
 		l.rules.Store(r)
 	}
 	return r
@@ -346,12 +349,12 @@ func (l *Lease) ends() (at instant, cause Cause) {
 }
 
 // overdue returns the cause of the loss if the lease's time is over now. The store is to
-// blame only for requests that failed while the process ran, up to the end of the lease: time
-// lost to a standstill or a suspend is blamed neither on the store nor on the holder. The
-// caller holds mu.
+// blame only for requests that failed while the process ran, up to the end of the lease, and
+// the holder only for a liveness function that had time to return: time lost to a standstill or
+// a suspend is blamed neither on the store nor on the holder. The caller holds mu.
 func (l *Lease) overdue() Cause {
 	switch {
-	case l.phase == collected && l.checksAlive() && l.trusted():
+	case l.aliveHangs():
 		return NotAlive
 	case l.failure() != nil:
 		return Unreachable
@@ -379,6 +382,14 @@ func (l *Lease) failure() *fault {
 func (l *Lease) checksAlive() bool {
 	r := l.rules.Load()
 	return r != nil && r.alive != nil
+}
+
+// aliveHangs reports whether the lease's liveness function has run for so long that the lease has
+// not been renewed because of it. The caller holds mu.
+func (l *Lease) aliveHangs() bool {
+	r := l.rules.Load()
+	return r != nil && r.asked != never && l.trusted() &&
+		r.asked.add(interval(l.span)) <= instant(l.until.Load())
 }
 
 // why returns the error behind a loss by cause. The caller holds mu.

@@ -98,11 +98,35 @@ func TestLossHasTheErrorOfTheLastRenewal(t *testing.T) {
 // A lease that waits for a renewer that has not named its group is lost by no fault of the store or
 // of its holder.
 func TestLossWhileGroupHangs(t *testing.T) {
+	for name, alive := range map[string]func() bool{"without": nil, "with": func() bool { return true }} {
+		t.Run(name+" a liveness function", func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				l := b.grant(Spec{Key: "k", Alive: alive})
+				open := b.shut()
+				b.lost(l, Expired)
+				open()
+			})
+		})
+	}
+}
+
+// A liveness function that is called shortly before the lease's end is not why it was not renewed.
+func TestLossWhileAliveHasJustBeenCalled(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		l := b.grant(Spec{Key: "k"})
-		open := b.shut()
-		b.lost(l, Expired)
-		open()
+		b.node("", func(n *node) { n.refuse = errRefused })
+		end := time.Now().Add(30 * time.Second)
+		late, hang := make(chan time.Time, 1), make(chan struct{})
+		defer close(hang)
+		l := b.grant(Spec{Key: "k", Alive: func() bool {
+			if time.Until(end) < 3*time.Second {
+				late <- time.Now()
+				<-hang
+			}
+			return true
+		}})
+		lost := b.lost(l, Unreachable)
+		require.ErrorIs(b, lost, errRefused)
+		require.Len(b, late, 1)
 	})
 }
 

@@ -297,7 +297,7 @@ func (w *Watchdog) admit(l *Lease, s *Spec) error {
 func (w *Watchdog) take(l *Lease, s *Spec, granted, due instant) error {
 	l.generation.Store(w.clock.generation.Load())
 	if s.MaxHold > 0 || s.Alive != nil || s.Heartbeat > 0 || s.OnLost != nil {
-		r := &rules{holdEnd: never, heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost}
+		r := &rules{holdEnd: never, heartbeat: s.Heartbeat, alive: s.Alive, onLost: s.OnLost, asked: never}
 		if s.MaxHold > 0 {
 			r.holdEnd = granted.add(s.MaxHold)
 		}
