@@ -94,6 +94,25 @@ func TestGroupThatFails(t *testing.T) {
 	}
 }
 
+// Shutdown releases locks that were not returned, also if the store's Group panics.
+func TestShutdownWithGroupThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		store := &keyless{Store: server.Store(t)}
+		l := locker(t, store, lock.Config{TTL: time.Hour})
+		lockNow(t, l.Mutex("a"))
+		lockNow(t, l.Mutex("b"))
+		fail := func() { panic("a key's") }
+		store.fail.Store(&fail)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, l.Shutdown(ctx), context.DeadlineExceeded)
+		other := server.Locker(t, lock.Config{})
+		unlock(t, lockNow(t, other.Mutex("a")))
+		unlock(t, lockNow(t, other.Mutex("b")))
+	})
+}
+
 // leaving is a store whose callers give up while it grants them a lock.
 type leaving struct {
 	driver.Store

@@ -209,8 +209,8 @@ func (l *Locker) ClientID() string { return l.client.ID }
 // [wheel.Stats] and [wheel.Lags] are for metrics.
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
-// group returns the group of the store that a lock is in. It is called with mutexes held: a panic, as
-// of a user's function for keys, is logged.
+// group returns the group of the store that a lock is in. It is called with mutexes held, or with locks
+// left to release: a panic, as of a user's function for keys, is logged.
 func (l *Locker) group(name string, kind driver.Kind) (group string) {
 	_ = l.protect("Store.Group", name, func() error {
 		group = l.store.Group(name, kind)

@@ -191,7 +191,8 @@ const maxReleases = 64
 func (l *Locker) releaseAll(u limit, leases []*renewal.Lease) {
 	groups := make(map[string][]*renewal.Lease)
 	for _, lease := range leases {
-		name := l.store.Group(lease.Key(), lease.Ref())
+		kind, _, _ := driver.ParseRef(lease.Ref())
+		name := l.group(lease.Key(), kind)
 		groups[name] = append(groups[name], lease)
 	}
 	var work sync.WaitGroup
