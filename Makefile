@@ -64,12 +64,10 @@ test: $(if $(word 2,$(TESTED)),$(TRIAL)) ## Run the tests that logic decides, wi
 
 REALTIMES ?= 1
 
+# The longest tests are those of nested modules, which therefore begin first.
 .PHONY: test-real
 test-real: $(TRIAL) ## Run the tests that real time decides, REALTIMES (1) times; what fails beside another runs again alone
-	@set -eu; $(WITH_SERVERS); set -x; \
-	for module in $(TESTED); do \
-		(cd $$module && '$(CURDIR)/$(TRIAL)' real -times $(REALTIMES) $(REALFLAGS) ./...); \
-	done
+	@set -eu; $(WITH_SERVERS); set -x; ./$(TRIAL) real -times $(REALTIMES) $(REALFLAGS) $(filter-out .,$(TESTED)) . -- ./...
 
 FLAKES ?= 50
 

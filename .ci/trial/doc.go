@@ -1,8 +1,10 @@
 // Command trial runs the tests that a busy machine could decide.
 //
-//	trial real ./...               tests decided by real time, two at a time
+//	trial real ./...               tests decided by real time, three at a time
 //	trial real -lanes 1 ./...      the same, each alone
 //	trial real -times 10 ./...     the same, ten times
+//	trial real . lock/pgstore -- ./...
+//	                               those of several modules
 //	trial flakes -times 50 ./...   all other tests many times, shuffled, beside a load
 //	trial beside . lock/pgstore -- go test ./...
 //	                               a command in several folders, three at a time

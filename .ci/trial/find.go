@@ -27,13 +27,13 @@ type pkg struct {
 	Tests      []string // in the order of their files
 }
 
-// find returns the packages that match the patterns and have such tests.
-func find(patterns []string) ([]pkg, error) {
-	all, err := list(append([]string{"-tags", realTag}, patterns...))
+// find returns the packages of the module in folder that match the patterns and have such tests.
+func find(folder string, patterns []string) ([]pkg, error) {
+	all, err := list(folder, append([]string{"-tags", realTag}, patterns...))
 	if err != nil {
 		return nil, err
 	}
-	untagged, err := list(patterns)
+	untagged, err := list(folder, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +77,11 @@ func (l listed) files() []string {
 	return files
 }
 
-// list runs go list.
-func list(args []string) ([]listed, error) {
+// list runs go list in a folder.
+func list(folder string, args []string) ([]listed, error) {
 	command := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, args...)...)
 	var problem strings.Builder
-	command.Stderr = &problem
+	command.Dir, command.Stderr = folder, &problem
 	out, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w\n%s", err, problem.String())

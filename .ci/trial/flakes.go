@@ -90,7 +90,7 @@ func (f *flakesRun) play(ctx context.Context, patterns []string) error {
 // compile builds the tests of the packages that match the patterns: once, as linking them costs
 // a sixth of what running them does.
 func compile(ctx context.Context, folder string, patterns []string) ([]built, error) {
-	all, err := list(patterns)
+	all, err := list(".", patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func compile(ctx context.Context, folder string, patterns []string) ([]built, er
 	if len(packages) == 0 {
 		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
 	}
-	binaries, err := build(ctx, folder, packages)
+	binaries, err := build(ctx, ".", folder, packages)
 	if err != nil {
 		return nil, err
 	}

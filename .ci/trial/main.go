@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -32,7 +33,7 @@ func main() {
 // run runs the command. Arguments after -args go to the tests.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: trial real|flakes [flags] packages [-args ...], or trial beside [flags] folders -- command")
+		return errors.New("usage: trial real [flags] [folders --] packages [-args ...], trial flakes [flags] packages [-args ...], or trial beside [flags] folders -- command")
 	}
 	mode, args := args[0], args[1:]
 	var rest []string
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	switch mode {
 	case "real":
 		only := flags.String("run", "", "run the tests that match this `regexp` alone")
-		lanes := flags.Int("lanes", 2, "how many tests run at a time; one that fails is run again alone")
+		lanes := flags.Int("lanes", 3, "how many tests run at a time; one that fails is run again alone")
 		retries := flags.Int("retries", 3, "how often to run a test again that fails while the machine stalls")
 		least := flags.Duration("stall", 50*time.Millisecond, "the shortest stall that excuses a failure")
 		limit := flags.Duration("timeout", 10*time.Minute, "the limit of a single run of a test")
@@ -68,7 +69,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		defer remove()
 		r := &realRun{times: *times, lanes: *lanes, retries: *retries, least: *least, limit: *limit, skip: *skip, only: pattern, args: rest, out: os.Stdout, folder: folder}
-		return r.play(ctx, flags.Args())
+		folders, patterns := []string{"."}, flags.Args()
+		if i := slices.Index(patterns, "--"); i >= 0 {
+			folders, patterns = patterns[:i], patterns[i+1:]
+		}
+		return r.play(ctx, folders, patterns)
 	case "flakes":
 		loops := flags.Int("busy", 3, "loops that compute meanwhile, for each processor")
 		if err := flags.Parse(args); err != nil {

@@ -40,31 +40,18 @@ const leftLimit = time.Minute
 // errFailed reports that a test failed, which was printed.
 var errFailed = errors.New("tests failed")
 
-// play runs the tests of the packages that match the patterns.
-func (r *realRun) play(ctx context.Context, patterns []string) error {
-	packages, err := find(patterns)
-	if err != nil {
-		return err
-	}
-	if len(packages) == 0 {
-		fmt.Fprintf(r.out, "real time decides no test of %s\n", strings.Join(patterns, " "))
-		return nil
-	}
-	wanted := slices.DeleteFunc(slices.Clone(packages), func(p pkg) bool { return !r.wanted(p) })
-	binaries, err := build(ctx, r.folder, wanted, "-ldflags=-w", "-tags", realTag)
-	if err != nil {
-		return err
-	}
+// play runs the tests of the packages that match the patterns, of the modules in the folders.
+func (r *realRun) play(ctx context.Context, folders, patterns []string) error {
 	var tests []realTest
-	for _, p := range wanted {
-		for _, name := range p.Tests {
-			if r.only.MatchString(name) {
-				tests = append(tests, realTest{p, name, binaries[p.ImportPath]})
-			}
+	for _, folder := range folders {
+		of, err := r.collect(ctx, folder, patterns)
+		if err != nil {
+			return err
 		}
+		tests = append(tests, of...)
 	}
 	if len(tests) == 0 {
-		return fmt.Errorf("no test that real time decides matches %v in %s", r.only, strings.Join(patterns, " "))
+		return fmt.Errorf("no test that real time decides matches %v in %s of %s", r.only, strings.Join(patterns, " "), strings.Join(folders, " "))
 	}
 	counts := make(map[verdict]int)
 	begun := time.Now()
@@ -84,6 +71,32 @@ func (r *realRun) play(ctx context.Context, patterns []string) error {
 		return errFailed
 	}
 	return nil
+}
+
+// collect builds the tests of a module.
+func (r *realRun) collect(ctx context.Context, folder string, patterns []string) ([]realTest, error) {
+	packages, err := find(folder, patterns)
+	if err != nil {
+		return nil, err
+	}
+	packages = slices.DeleteFunc(packages, func(p pkg) bool { return !slices.ContainsFunc(p.Tests, r.only.MatchString) })
+	into, err := os.MkdirTemp(r.folder, "module-")
+	if err != nil {
+		return nil, err
+	}
+	binaries, err := build(ctx, folder, into, packages, "-ldflags=-w", "-tags", realTag)
+	if err != nil {
+		return nil, err
+	}
+	var tests []realTest
+	for _, p := range packages {
+		for _, name := range p.Tests {
+			if r.only.MatchString(name) {
+				tests = append(tests, realTest{p, name, binaries[p.ImportPath]})
+			}
+		}
+	}
+	return tests, nil
 }
 
 // realTest is a test that real time decides.
@@ -132,9 +145,10 @@ func (r *realRun) together(ctx context.Context, tests []realTest, counts map[ver
 	return unsettled
 }
 
-// build compiles the tests of packages into a folder, and returns the files by import path. One
-// go command compiles and links several at a time; packages of one name need one each.
-func build(ctx context.Context, folder string, packages []pkg, flags ...string) (map[string]string, error) {
+// build compiles the tests of packages of the module in from into a folder, and returns the files
+// by import path. One go command compiles and links several at a time; packages of one name need
+// one each.
+func build(ctx context.Context, from, folder string, packages []pkg, flags ...string) (map[string]string, error) {
 	binaries := make(map[string]string)
 	for round := 0; len(packages) > 0; round++ {
 		into := filepath.Join(folder, strconv.Itoa(round)) + string(filepath.Separator)
@@ -154,17 +168,14 @@ func build(ctx context.Context, folder string, packages []pkg, flags ...string) 
 			binaries[p.ImportPath] = into + name + ".test"
 			args = append(args, p.ImportPath)
 		}
-		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		command := exec.CommandContext(ctx, "go", args...)
+		command.Dir = from
+		if out, err := command.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("the tests do not build: %w\n%s", err, out)
 		}
 		packages = later
 	}
 	return binaries, nil
-}
-
-// wanted reports whether any test of the package is to be run.
-func (r *realRun) wanted(p pkg) bool {
-	return slices.ContainsFunc(p.Tests, r.only.MatchString)
 }
 
 // once runs a test in a process of its own and watches the machine meanwhile.

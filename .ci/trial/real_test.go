@@ -13,7 +13,7 @@ import (
 )
 
 func TestFindsRealTests(t *testing.T) {
-	found, err := find([]string{"./testdata/sample"})
+	found, err := find("testdata", []string{"./sample"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,15 +22,15 @@ func TestFindsRealTests(t *testing.T) {
 	}
 }
 
-// sample runs the tests of the sample package whose names match, so many at a time.
-func sample(t *testing.T, only string, lanes int, skip bool) (string, error) {
+// sample runs the tests below the folders whose names match, so many at a time.
+func sample(t *testing.T, only string, lanes int, skip bool, folders ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	r := &realRun{
 		times: 1, lanes: lanes, retries: 1, least: time.Hour, limit: time.Minute, skip: skip,
 		only: regexp.MustCompile(only), out: &out, folder: t.TempDir(),
 	}
-	err := r.play(t.Context(), []string{"./testdata/sample"})
+	err := r.play(t.Context(), folders, []string{"./..."})
 	return out.String(), err
 }
 
@@ -52,12 +52,16 @@ func TestRealRun(t *testing.T) {
 		{only: "BreaksOnce", lanes: 2, line: "1 failed", failed: true},
 	} {
 		t.Setenv("SAMPLE_MARK", filepath.Join(t.TempDir(), "mark"))
-		out, err := sample(t, c.only, c.lanes, c.skip)
+		out, err := sample(t, c.only, c.lanes, c.skip, "testdata/sample")
 		if errors.Is(err, errFailed) != c.failed || err != nil && !c.failed || !strings.Contains(out, c.line) {
 			t.Errorf("%s (lanes %d, skip %v): %v\n%s", c.only, c.lanes, c.skip, err, out)
 		}
 	}
-	if out, err := sample(t, "Absent", 1, false); err == nil || errors.Is(err, errFailed) {
+	// The sample is found in each of the folders, as the tests of a module are.
+	if out, err := sample(t, "Passes", 2, false, "testdata", "testdata/sample"); err != nil || !strings.Contains(out, "2 passed") {
+		t.Errorf("of two folders: %v\n%s", err, out)
+	}
+	if out, err := sample(t, "Absent", 1, false, "testdata"); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a pattern without a test is no success: %v\n%s", err, out)
 	}
 }
@@ -96,7 +100,7 @@ func TestVerdict(t *testing.T) {
 func TestBuildsNamesakes(t *testing.T) {
 	packages := []pkg{{ImportPath: "github.com/leasewheel/leasewheel/.ci/trial/testdata/sample"}}
 	packages = append(packages, pkg{ImportPath: packages[0].ImportPath + "/sample"})
-	binaries, err := build(t.Context(), t.TempDir(), packages)
+	binaries, err := build(t.Context(), ".", t.TempDir(), packages)
 	if err != nil {
 		t.Fatal(err)
 	}
