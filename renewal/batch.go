@@ -222,8 +222,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 	var shared *fault
 	for i, l := range b.leases {
 		item := &b.items[i]
-		l.batch = nil
 		if l.ended.Load() != nil {
+			l.batch = nil
 			report.Ended++
 			continue
 		}
@@ -247,6 +247,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 			}
 			w.retry(l, now)
 		}
+		l.batch = nil
 		if jumped {
 			w.judge(l, now)
 		}
@@ -279,14 +280,18 @@ var (
 )
 
 // extend moves the lease's until after a renewal that gave it ttl; 0 means the requested
-// TTL. A reply that comes too late loses the lease. The caller holds mu.
+// TTL. A reply that comes too late loses the lease, as if there was none. The caller holds mu.
 func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) {
 	if ttl == 0 {
 		ttl = l.ttl
 	}
 	ttl = min(ttl, maxTTL)
 	old, until := instant(l.until.Load()), b.sent.add(w.validity(ttl))
-	if now >= min(old, until) {
+	switch {
+	case now >= old:
+		w.lose(l, l.overdue(), errTooLate) // the request may have been sent just before
+		return
+	case now >= until:
 		cause := Unreachable
 		if b.stoodStill(now) {
 			cause = Expired
