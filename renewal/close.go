@@ -37,11 +37,11 @@ func (w *Watchdog) Abandon() []*Lease { return w.abandon((*Lease).signal) }
 
 // abandon is Abandon with the function that reports each loss.
 func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
-	w.cancelRequests()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.draining = true
 	w.stop()
+	w.unlocked(w.cancelRequests) // once quit is set: they are no failures of the store
 	return w.endAll(report)
 }
 

@@ -71,6 +71,36 @@ func TestAbandonRenewsNothing(t *testing.T) {
 	})
 }
 
+// The requests that Abandon cancels are no failures of the store: a lease whose time is over before
+// Abandon comes to it has expired.
+func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		slow := &blockingContext{Context: ctx, block: make(chan struct{})}
+		open := b.shut()
+		for i := range 3 * stride {
+			b.grant(Spec{Key: fmt.Sprint(i), Context: slow})
+		}
+		time.Sleep(11 * time.Second) // all are due
+		b.node("", func(n *node) { n.mute = true })
+		open()
+		synctest.Wait()
+		require.Positive(b, b.dog.Stats().InFlight)
+		slow.blocks.Store(true) // the first report
+		abandoned := make(chan []*Lease)
+		go func() { abandoned <- b.dog.Abandon() }()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		close(slow.block)
+		ended := len(<-abandoned) // a stride at most was ended by then
+		lost := b.dog.Stats().Lost
+		require.EqualValues(b, ended, lost[Closed])
+		require.EqualValues(b, 3*stride-ended, lost[Expired])
+		require.GreaterOrEqual(b, lost[Expired], int64(2*stride))
+	})
+}
+
 // Close waits until the losses before it have been reported, by any goroutine.
 func TestCloseWaitsForReports(t *testing.T) {
 	reported := make(map[Cause]bool)
