@@ -101,6 +101,40 @@ func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
 	})
 }
 
+// ending is a context that ends as soon as it is waited for, after something else.
+type ending struct {
+	context.Context
+	first func()
+}
+
+func (e ending) Done() <-chan struct{} {
+	e.first()
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (ending) Err() error { return context.Canceled }
+
+// What comes at the instant at which the context ends has come in time.
+func TestWaitEndsWithItsContext(t *testing.T) {
+	for range 30 { // a select would choose at random
+		inBubble(t, Config{}, func(b *bench) {
+			b.node("", func(n *node) { n.mute = true })
+			l, other := b.grant(Spec{Key: "k"}), b.grant(Spec{Key: "other"})
+			b.awaitRequest()
+			for _, l := range []*Lease{l, other} {
+				require.NoError(b, l.Stop(ending{b.Context(), func() {
+					time.Sleep(DefaultRequestTimeout)
+					synctest.Wait()
+				}}))
+			}
+			held := b.grant(Spec{Key: "held"})
+			require.NoError(b, b.dog.Drain(ending{b.Context(), func() { b.stop(held) }}))
+		})
+	}
+}
+
 // Close waits until the losses before it have been reported, by any goroutine.
 func TestCloseWaitsForReports(t *testing.T) {
 	reported := make(map[Cause]bool)

@@ -309,15 +309,10 @@ func (l *Lease) Stop(ctx context.Context) error {
 	if ended {
 		l.signal()
 	}
-	if flight == nil {
-		return nil
-	}
-	select {
-	case <-flight:
-		return nil
-	case <-ctx.Done():
+	if flight != nil && !await(ctx, flight) {
 		return fmt.Errorf("renewal: lease %q is released, but a renewal of it has not returned: %w", l.key, context.Cause(ctx))
 	}
+	return nil
 }
 
 // flight returns a channel that is closed when the lease's request has returned; nil if
