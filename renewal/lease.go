@@ -246,18 +246,23 @@ func (l *Lease) Context() context.Context {
 func (l *Lease) Lost() <-chan struct{} {
 	w := l.watchdog
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := l.rules.Load(); r != nil && r.lost != nil {
+	r, end := l.rules.Load(), l.ended.Load()
+	if r != nil && r.lost != nil {
+		defer w.mu.Unlock()
 		return r.lost
 	}
 	lost := make(chan struct{})
-	switch l.ended.Load() {
-	case nil:
+	if end == nil {
 		l.ruled().lost = lost
-	case released:
-	default:
-		close(lost)
 	}
+	w.mu.Unlock()
+	if end == nil || end == released {
+		return lost
+	}
+	if r != nil && r.cancel != nil {
+		r.cancel(end) // before the lease's signal does; not under mu, as its parent may be a user's type
+	}
+	close(lost)
 	return lost
 }
 

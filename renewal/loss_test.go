@@ -189,6 +189,20 @@ func TestReplyJustAfterUntilToALateRequest(t *testing.T) {
 	})
 }
 
+// A receiver from Lost finds the context ended, also between a loss and its report.
+func TestLostAfterTheContext(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		ctx := l.Context()
+		b.dog.mu.Lock()
+		require.True(b, b.dog.lose(l, Deleted, nil))
+		b.dog.mu.Unlock()
+		<-l.Lost()
+		require.ErrorIs(b, context.Cause(ctx), ErrLost)
+		l.signal()
+	})
+}
+
 func TestStoreReportsThatTheLeaseIsGone(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.after = time.Second })
