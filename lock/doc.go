@@ -112,8 +112,8 @@ package lock
 // Planted: 21, 26, 55, 60, 325.
 //
 // Close, Shutdown: shutdown.go, client.go, renewal/close.go.
-// Tests: shutdown_test.go, limit_test.go, client_test.go, renewal/close_test.go.
-// Planted: 44, 54, 84, 175, 176, 177, 199, 448.
+// Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
+// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457.
 //
 // How long a call takes: request.go limit, Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
@@ -143,8 +143,8 @@ package lock
 // Planted: 198, 309, 444, 445.
 //
 // Several locks together: multi.go.
-// Tests: multi_test.go.
-// Planted: 197.
+// Tests: multi_test.go, together_test.go.
+// Planted: 197, 456.
 //
 // What is queued for each group of the store: pool.go, for deferral.go and cleanup.go; all
 // queues: docs/reliability.md.

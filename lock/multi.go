@@ -194,8 +194,8 @@ func (l *together) add(lease *Lease) {
 // note ends l if the lease was lost.
 func (l *together) note(lease *Lease) {
 	if err := lease.Err(); errors.Is(err, ErrLost) {
+		l.end(err) // first, so that a receiver of lost finds the context ended
 		l.lostOnce.Do(func() { close(l.lost) })
-		l.end(err)
 	}
 }
 

@@ -142,7 +142,8 @@ func (a *activity) number() int {
 	return a.count
 }
 
-// wait waits until no operation is in progress. It returns false if ctx ends first.
+// wait waits until no operation is in progress. It returns false if ctx ends first; both may end at
+// the same instant.
 func (a *activity) wait(ctx context.Context) bool {
 	a.mu.Lock()
 	if a.count == 0 {
@@ -158,6 +159,11 @@ func (a *activity) wait(ctx context.Context) bool {
 	case <-none:
 		return true
 	case <-ctx.Done():
+	}
+	select {
+	case <-none:
+		return true
+	default:
 		return false
 	}
 }

@@ -140,11 +140,12 @@ func (w *Watchdog) callRenew(b *batch) (err error) {
 }
 
 // timeOut records that b has not returned within its time limit. A process that stood still
-// notices the limit later: then the request shows nothing of the store.
+// notices the limit later, and one that closes the watchdog cancels its requests: then the request
+// shows nothing of the store.
 func (w *Watchdog) timeOut(b *batch, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now := w.clock.now(); now < b.over && !b.ended {
+	if now := w.clock.now(); now < b.over && !b.ended && !w.quit {
 		b.timedOut = &fault{err: err, at: now}
 		b.lane.fault = b.timedOut
 		b.lane.hanging++
@@ -205,7 +206,7 @@ func (w *Watchdog) free(b *batch, now instant, err error) {
 		}
 		err = cmp.Or(err, item.Err)
 	}
-	if !b.stoodStill(now) {
+	if !b.stoodStill(now) && !w.quit {
 		n.notAnswered(b, now, cmp.Or(err, errNoAnswer), w.random())
 	}
 	w.kick() // dispatch again at the next probe
@@ -222,8 +223,8 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 	var shared *fault
 	for i, l := range b.leases {
 		item := &b.items[i]
-		l.batch = nil
 		if l.ended.Load() != nil {
+			l.batch = nil
 			report.Ended++
 			continue
 		}
@@ -236,7 +237,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 		case Gone:
 			w.lose(l, Deleted, item.Err)
 		default:
-			if !b.stoodStill(now) {
+			if !b.stoodStill(now) && !w.quit { // which has cancelled it
 				if shared == nil {
 					shared = &fault{cmp.Or(report.Err, errNoAnswer), now, b.lane.blamed(len(b.items))}
 				}
@@ -247,6 +248,7 @@ func (w *Watchdog) apply(b *batch, now instant, report *Batch) (lost, again []*L
 			}
 			w.retry(l, now)
 		}
+		l.batch = nil
 		if jumped {
 			w.judge(l, now)
 		}
@@ -279,14 +281,18 @@ var (
 )
 
 // extend moves the lease's until after a renewal that gave it ttl; 0 means the requested
-// TTL. A reply that comes too late loses the lease. The caller holds mu.
+// TTL. A reply that comes too late loses the lease, as if there was none. The caller holds mu.
 func (w *Watchdog) extend(l *Lease, b *batch, now instant, ttl time.Duration, early float64) {
 	if ttl == 0 {
 		ttl = l.ttl
 	}
 	ttl = min(ttl, maxTTL)
 	old, until := instant(l.until.Load()), b.sent.add(w.validity(ttl))
-	if now >= min(old, until) {
+	switch {
+	case now >= old:
+		w.lose(l, l.overdue(), errTooLate) // the request may have been sent just before
+		return
+	case now >= until:
 		cause := Unreachable
 		if b.stoodStill(now) {
 			cause = Expired

@@ -21,12 +21,10 @@ func (w *Watchdog) Drain(ctx context.Context) error {
 	if held == 0 {
 		return nil
 	}
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
+	if !await(ctx, empty) {
 		return fmt.Errorf("renewal: %d leases are still held: %w", w.Stats().Held, context.Cause(ctx))
 	}
+	return nil
 }
 
 // Abandon ends all leases as lost (Closed) and returns them. They stay with the store
@@ -37,11 +35,11 @@ func (w *Watchdog) Abandon() []*Lease { return w.abandon((*Lease).signal) }
 
 // abandon is Abandon with the function that reports each loss.
 func (w *Watchdog) abandon(report func(*Lease)) []*Lease {
-	w.cancelRequests()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.draining = true
 	w.stop()
+	w.unlocked(w.cancelRequests) // once quit is set: they are no failures of the store
 	return w.endAll(report)
 }
 
@@ -58,18 +56,19 @@ func (w *Watchdog) Close(ctx context.Context) error {
 	return w.halt(ctx)
 }
 
-// await waits for done, or for the end of ctx.
-func await(ctx context.Context, done <-chan struct{}) error {
+// await waits for done, or for the end of ctx, and reports whether done is closed: both may end at
+// the same instant.
+func await(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
-		return nil
+		return true
 	case <-ctx.Done():
 	}
 	select {
-	case <-done: // both: the end of the watchdog counts
-		return nil
+	case <-done:
+		return true
 	default:
-		return fmt.Errorf("renewal: the watchdog has not stopped: %w", context.Cause(ctx))
+		return false
 	}
 }
 
@@ -111,13 +110,12 @@ func (w *Watchdog) stop() {
 }
 
 // halt waits until no goroutine of the watchdog runs any more.
-func (w *Watchdog) halt(ctx context.Context) error {
+func (w *Watchdog) halt(ctx context.Context) (err error) {
 	w.mu.Lock()
 	w.stop()
 	w.mu.Unlock()
-	err := await(ctx, w.dispatcher) // first: it starts other goroutines
-	if err == nil {
-		err = await(ctx, w.others())
+	if !await(ctx, w.dispatcher) || !await(ctx, w.others()) { // in this order: it starts other goroutines
+		err = fmt.Errorf("renewal: the watchdog has not stopped: %w", context.Cause(ctx))
 	}
 	w.wheelProbe.Cancel()
 	if w.ownWheel {

@@ -71,6 +71,70 @@ func TestAbandonRenewsNothing(t *testing.T) {
 	})
 }
 
+// The requests that Abandon cancels are no failures of the store: a lease whose time is over before
+// Abandon comes to it has expired.
+func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		slow := &blockingContext{Context: ctx, block: make(chan struct{})}
+		open := b.shut()
+		for i := range 3 * stride {
+			b.grant(Spec{Key: fmt.Sprint(i), Context: slow})
+		}
+		time.Sleep(11 * time.Second) // all are due
+		b.node("", func(n *node) { n.mute = true })
+		open()
+		synctest.Wait()
+		require.Positive(b, b.dog.Stats().InFlight)
+		slow.blocks.Store(true) // the first report
+		abandoned := make(chan []*Lease)
+		go func() { abandoned <- b.dog.Abandon() }()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		close(slow.block)
+		ended := len(<-abandoned) // a stride at most was ended by then
+		lost := b.dog.Stats().Lost
+		require.EqualValues(b, ended, lost[Closed])
+		require.EqualValues(b, 3*stride-ended, lost[Expired])
+		require.GreaterOrEqual(b, lost[Expired], int64(2*stride))
+	})
+}
+
+// ending is a context that ends as soon as it is waited for, after something else.
+type ending struct {
+	context.Context
+	first func()
+}
+
+func (e ending) Done() <-chan struct{} {
+	e.first()
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (ending) Err() error { return context.Canceled }
+
+// What comes at the instant at which the context ends has come in time.
+func TestWaitEndsWithItsContext(t *testing.T) {
+	for range 30 { // a select would choose at random
+		inBubble(t, Config{}, func(b *bench) {
+			b.node("", func(n *node) { n.mute = true })
+			l, other := b.grant(Spec{Key: "k"}), b.grant(Spec{Key: "other"})
+			b.awaitRequest()
+			for _, l := range []*Lease{l, other} {
+				require.NoError(b, l.Stop(ending{b.Context(), func() {
+					time.Sleep(DefaultRequestTimeout)
+					synctest.Wait()
+				}}))
+			}
+			held := b.grant(Spec{Key: "held"})
+			require.NoError(b, b.dog.Drain(ending{b.Context(), func() { b.stop(held) }}))
+		})
+	}
+}
+
 // Close waits until the losses before it have been reported, by any goroutine.
 func TestCloseWaitsForReports(t *testing.T) {
 	reported := make(map[Cause]bool)

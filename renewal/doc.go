@@ -114,7 +114,7 @@ package renewal
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416, 418, 455.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.
@@ -122,4 +122,4 @@ package renewal
 //
 // The end of a watchdog: close.go.
 // Tests: close_test.go.
-// Planted: 183, 288.
+// Planted: 183, 288, 419, 454.

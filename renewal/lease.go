@@ -246,18 +246,23 @@ func (l *Lease) Context() context.Context {
 func (l *Lease) Lost() <-chan struct{} {
 	w := l.watchdog
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := l.rules.Load(); r != nil && r.lost != nil {
+	r, end := l.rules.Load(), l.ended.Load()
+	if r != nil && r.lost != nil {
+		defer w.mu.Unlock()
 		return r.lost
 	}
 	lost := make(chan struct{})
-	switch l.ended.Load() {
-	case nil:
+	if end == nil {
 		l.ruled().lost = lost
-	case released:
-	default:
-		close(lost)
 	}
+	w.mu.Unlock()
+	if end == nil || end == released {
+		return lost
+	}
+	if r != nil && r.cancel != nil {
+		r.cancel(end) // before the lease's signal does; not under mu, as its parent may be a user's type
+	}
+	close(lost)
 	return lost
 }
 
@@ -309,15 +314,10 @@ func (l *Lease) Stop(ctx context.Context) error {
 	if ended {
 		l.signal()
 	}
-	if flight == nil {
-		return nil
-	}
-	select {
-	case <-flight:
-		return nil
-	case <-ctx.Done():
+	if flight != nil && !await(ctx, flight) {
 		return fmt.Errorf("renewal: lease %q is released, but a renewal of it has not returned: %w", l.key, context.Cause(ctx))
 	}
+	return nil
 }
 
 // flight returns a channel that is closed when the lease's request has returned; nil if

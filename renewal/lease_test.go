@@ -85,7 +85,7 @@ func TestRequestForLessThanIsLeft(t *testing.T) {
 		"Given": func(b *bench) *Lease {
 			b.node("", func(n *node) { n.gives = 30 * time.Second })
 			l := b.grant(Spec{Key: "k", TTL: 3 * time.Second})
-			time.Sleep(time.Second) // for its first renewal
+			time.Sleep(time.Second + tick) // for its first renewal
 			b.node("", func(n *node) { n.gives = 0 })
 			return l
 		},
@@ -110,7 +110,7 @@ func TestRequestForLessThanIsLeft(t *testing.T) {
 // reply.
 func TestUntilMovesFromWhenTheRenewalWasSent(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
-		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second })
+		b.node("", func(n *node) { n.before, n.after = time.Second, time.Second/2 }) // within its time limit
 		l := b.grant(Spec{Key: "k"})
 		var sent []request
 		for len(sent) == 0 {

@@ -174,6 +174,35 @@ func TestReplyJustAfterUntil(t *testing.T) {
 	})
 }
 
+// A renewal that was sent too late to be answered before the lease's end shows no fault of the store,
+// whether the reply or the timer comes first.
+func TestReplyJustAfterUntilToALateRequest(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		open := b.shut()
+		until := l.Until()
+		time.Sleep(time.Until(until) - time.Second/10)
+		b.node("", func(n *node) { n.after = time.Until(until) + 1 })
+		open()
+		require.ErrorIs(b, b.lost(l, Expired), errTooLate)
+		require.Equal(b, until.Add(1), time.Now(), "by the reply")
+	})
+}
+
+// A receiver from Lost finds the context ended, also between a loss and its report.
+func TestLostAfterTheContext(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		l := b.grant(Spec{Key: "k"})
+		ctx := l.Context()
+		b.dog.mu.Lock()
+		require.True(b, b.dog.lose(l, Deleted, nil))
+		b.dog.mu.Unlock()
+		<-l.Lost()
+		require.ErrorIs(b, context.Cause(ctx), ErrLost)
+		l.signal()
+	})
+}
+
 func TestStoreReportsThatTheLeaseIsGone(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		b.node("", func(n *node) { n.after = time.Second })

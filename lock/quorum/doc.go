@@ -119,5 +119,5 @@ package quorum
 // Planted: 32, 33, 62, 88, 213, 219, 307, 352, 354, 375, 376, 377.
 //
 // Renewals: renewal.go, poll.go.
-// Tests: renewal_test.go, alarm_test.go, token_test.go.
-// Planted: 215, 262.
+// Tests: renewal_test.go, alarm_test.go, token_test.go, poll_test.go.
+// Planted: 215, 262, 458.

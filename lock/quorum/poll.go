@@ -61,7 +61,8 @@ func (n *node) request(ctx context.Context, s *Store, by time.Time, request func
 	}).replies).err
 }
 
-// gather passes replies to record as they come, until decided returns true or ctx ends.
+// gather passes replies to record as they come, until decided returns true or ctx ends. Those that
+// have come by then count.
 func (p *poll[T]) gather(ctx context.Context, record func(reply[T]), decided func() bool) {
 	for p.late > 0 && !decided() {
 		select {
@@ -69,6 +70,20 @@ func (p *poll[T]) gather(ctx context.Context, record func(reply[T]), decided fun
 			p.late--
 			record(r)
 		case <-ctx.Done():
+			p.received(record, decided)
+			return
+		}
+	}
+}
+
+// received is gather without waiting.
+func (p *poll[T]) received(record func(reply[T]), decided func() bool) {
+	for p.late > 0 && !decided() {
+		select {
+		case r := <-p.replies:
+			p.late--
+			record(r)
+		default:
 			return
 		}
 	}
