@@ -132,9 +132,6 @@ func (v *votes) failure(cause error) error {
 	for i, b := range v.cast {
 		e.granted = e.granted || b.answer.Verdict == driver.Granted
 		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
-		if b.said != Refused {
-			e.Votes[i].TTL = 0
-		}
 	}
 	return e
 }
