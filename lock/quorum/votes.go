@@ -153,7 +153,8 @@ func (v *votes) refusal() driver.Answer {
 		if b.answer.OtherKind {
 			others++
 		}
-		answer.Silent = answer.Silent || b.answer.Silent
+		// One such node may be needed for a majority, and others may not have answered.
+		answer.Silent = answer.Silent || b.answer.Silent || b.answer.Foreign || b.answer.OtherKind
 	}
 	slices.Sort(lasting)
 	answer.Foreign = foreign > len(v.cast)-v.store.majority
