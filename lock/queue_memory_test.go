@@ -19,6 +19,7 @@ func TestNothingIsLeftOfAQueue(t *testing.T) {
 		defer store.Close()
 		l, err := New(store, Config{})
 		require.NoError(t, err)
+		defer l.Close()
 		queues := func() int {
 			l.mu.Lock()
 			defer l.mu.Unlock()
