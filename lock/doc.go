@@ -84,6 +84,7 @@ package lock
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
+// Planted: 439.
 //
 // Retries of failed requests: lock/internal/backoff/backoff.go Retry() for acquire.go
 // Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go,

@@ -15,7 +15,7 @@ import (
 func TestValidateName(t *testing.T) {
 	for _, name := range []string{
 		"a", "orders:42", "straße", "锁", " ", "a b", "%", "{user:7}:cart", "a{b}c", "a}b{c}", "{a}{", "{a{b}",
-		"{a}{b}", "redisson_lock_token:a", "leasewheel_b", "a:timeout", "timeout{a}", "x:redisson_a:{b}",
+		"{a}{b}", "{a}{b}c", "a{b}c}", "redisson_lock_token:a", "leasewheel_b", "a:timeout", "timeout{a}", "x:redisson_a:{b}",
 		strings.Repeat("x", driver.MaxName),
 	} {
 		assert.NoError(t, driver.ValidateName(name), "%q", name)
@@ -51,6 +51,7 @@ func TestValidateName(t *testing.T) {
 		require.ErrorAs(t, err, &refused, "%q", name)
 		assert.Equal(t, name, refused.Name)
 		assert.Contains(t, err.Error(), reason)
+		assert.Contains(t, err.Error(), "lock: name ")
 		assert.NotContains(t, err.Error(), "\n", "an error is one line")
 		assert.Less(t, len(err.Error()), 250, "a huge name does not make a huge error")
 	}

@@ -269,32 +269,53 @@ func TestReleaseOutlastsRunsContext(t *testing.T) {
 
 // Errors that waiting would not mend are returned.
 func TestRunRefuses(t *testing.T) {
-	server := locktest.Start(t)
-	lead := func(context.Context, int64) error {
-		t.Error("it was elected")
-		return nil
-	}
-	l := server.Locker(t, lock.Config{})
-	var name *lock.NameError
-	require.ErrorAs(t, elect.New(l, "", lock.Options{}).Run(t.Context(), lead), &name)
-	_, err := elect.New(l, "", lock.Options{}).Leader(t.Context())
-	require.ErrorAs(t, err, &name)
-	require.ErrorContains(t, elect.New(l, "leader", lock.Options{MaxHold: -1}).Run(t.Context(), lead), "negative")
-	for _, o := range []lock.Options{{Passes: 1}, {MinHold: time.Hour}} {
-		require.ErrorContains(t, elect.New(l, "leader", o).Run(t.Context(), lead), "delay the next leader")
-	}
-	heartbeat := lock.Options{Heartbeat: time.Hour}
-	require.ErrorContains(t, elect.New(l, "leader", heartbeat).Run(t.Context(), lead), "use Options.Alive")
-	reader, err := l.ReadWrite("read").Read().TryLock(t.Context())
-	require.NoError(t, err)
-	_, err = elect.New(l, "read", lock.Options{}).Leader(t.Context())
-	require.ErrorIs(t, err, lock.ErrForeign)
-	require.NoError(t, reader.Unlock(t.Context()))
-	require.NoError(t, server.Client(t).Set(t.Context(), "foreign", "x", 0).Err())
-	_, err = elect.New(l, "foreign", lock.Options{}).Leader(t.Context())
-	require.ErrorIs(t, err, lock.ErrForeign)
-	require.NoError(t, l.Close())
-	require.ErrorIs(t, elect.New(l, "leader", lock.Options{}).Run(t.Context(), lead), lock.ErrClosed)
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		lead := func(context.Context, int64) error {
+			t.Error("it was elected")
+			return nil
+		}
+		l := server.Locker(t, lock.Config{})
+		var name *lock.NameError
+		require.ErrorAs(t, elect.New(l, "", lock.Options{}).Run(t.Context(), lead), &name)
+		_, err := elect.New(l, "", lock.Options{}).Leader(t.Context())
+		require.ErrorAs(t, err, &name)
+		require.ErrorContains(t, elect.New(l, "leader", lock.Options{MaxHold: -1}).Run(t.Context(), lead), "negative")
+		for _, o := range []lock.Options{{Passes: 1}, {MinHold: time.Hour}} {
+			require.ErrorContains(t, elect.New(l, "leader", o).Run(t.Context(), lead), "delay the next leader")
+		}
+		heartbeat := lock.Options{Heartbeat: time.Hour}
+		require.ErrorContains(t, elect.New(l, "leader", heartbeat).Run(t.Context(), lead), "use Options.Alive")
+		reader, err := l.ReadWrite("read").Read().TryLock(t.Context())
+		require.NoError(t, err)
+		_, err = elect.New(l, "read", lock.Options{}).Leader(t.Context())
+		require.ErrorIs(t, err, lock.ErrForeign)
+		require.NoError(t, reader.Unlock(t.Context()))
+		_, err = elect.New(l, "read", lock.Options{}).Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		fair, err := l.Fair("fair").TryLock(t.Context())
+		require.NoError(t, err)
+		another := server.Locker(t, lock.Config{})
+		next := make(chan struct{})
+		go func() {
+			defer close(next)
+			lease, err := another.Fair("fair").Lock(t.Context())
+			if assert.NoError(t, err) {
+				assert.NoError(t, lease.Unlock(t.Context()))
+			}
+		}()
+		synctest.Wait()
+		leader, err := elect.New(l, "fair", lock.Options{}).Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, l.ClientID(), leader.Client.ID)
+		require.NoError(t, fair.Unlock(t.Context()))
+		<-next
+		require.NoError(t, server.Client(t).Set(t.Context(), "foreign", "x", 0).Err())
+		_, err = elect.New(l, "foreign", lock.Options{}).Leader(t.Context())
+		require.ErrorIs(t, err, lock.ErrForeign)
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, elect.New(l, "leader", lock.Options{}).Run(t.Context(), lead), lock.ErrClosed)
+	})
 }
 
 // A grant that is lost before it can be used, and a full queue, are waited for.

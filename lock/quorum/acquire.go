@@ -171,7 +171,7 @@ func (a *attempt) decided() bool {
 // contended reports whether other owners at some of the nodes have prevented the grant: a majority
 // has answered, or so many have refused that there is none. Of an even number, half is enough.
 func (a *attempt) contended() bool {
-	return !a.won() && a.count(Refused)+a.count(NotHeld) > 0 && (a.answered() >= a.store.majority || a.blocked(Refused, NotHeld))
+	return !a.won() && (a.answered() >= a.store.majority || a.blocked(Refused, NotHeld))
 }
 
 // granted reports whether the owner has the lock.

@@ -112,3 +112,91 @@ func TestRefusedLeftoversEndWithTheirTTL(t *testing.T) {
 		require.Equal(t, before, asked.Load(), "they are sent still")
 	})
 }
+
+// counting is a node that counts releases, and confirms them unless it has an error.
+type counting struct {
+	released
+	asked *atomic.Int64
+	err   error
+}
+
+func (c counting) Release(context.Context, *driver.Hold) (bool, error) {
+	c.asked.Add(1)
+	return c.err == nil, c.err
+}
+
+// cleaning returns the cleanup of a node that counts releases, of a store that ends with t.
+func cleaning(t *testing.T, err error) (*cleanup, *atomic.Int64) {
+	s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
+	s.open, s.shut = context.WithCancel(t.Context())
+	asked := new(atomic.Int64)
+	n := &node{Store: counting{asked: asked, err: err}}
+	n.cleanup.init(s, n)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return &n.cleanup, asked
+}
+
+// A node that is out of reach is asked at a steady pace, however many releases it has left.
+func TestPausesOfANodeThatIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, asked := cleaning(t, driver.ErrUnavailable)
+		const leftovers = 100
+		for i := range leftovers {
+			c.end(leftover{hold: driver.Hold{Name: fmt.Sprint(i), TTL: time.Hour}})
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		before := asked.Load()
+		require.GreaterOrEqual(t, before, int64(leftovers))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		more := asked.Load() - before
+		require.Greater(t, more, int64(10))
+		require.Less(t, more, int64(leftovers/2))
+	})
+}
+
+// A leftover is released when it is due, also if another one, which is due later, came first.
+func TestLeftoverThatIsDueFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, asked := cleaning(t, nil)
+		for i, due := range []time.Duration{time.Hour, time.Second} {
+			c.put(leftover{hold: driver.Hold{Name: fmt.Sprint(i), TTL: time.Hour}, due: time.Now().Add(due)})
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 1, asked.Load())
+	})
+}
+
+// A node has a bounded number of leftovers. One that it has already takes no further place, and ends
+// with its latest request.
+func TestLeftoversAreBounded(t *testing.T) {
+	c, _ := cleaning(t, nil)
+	b := &backlog{cleanup: c, changed: make(chan struct{}, 1), leftovers: make(map[holdKey]*leftover)}
+	c.groups[""] = b
+	for i := range mostLeftovers + 1 {
+		c.put(leftover{hold: driver.Hold{Name: fmt.Sprint(i)}})
+	}
+	require.Len(t, b.leftovers, mostLeftovers)
+	known := leftover{hold: driver.Hold{Name: "0"}, final: time.Now()}
+	c.put(known)
+	c.put(leftover{hold: known.hold}) // of an earlier request
+	require.Len(t, b.leftovers, mostLeftovers)
+	require.Equal(t, known.final, b.leftovers[keyOf(&known.hold)].final)
+}
+
+// Nothing is left of a subscription that has ended, and those to the same name stay.
+func TestNothingIsLeftOfASubscription(t *testing.T) {
+	s := &Store{listeners: listeners{subs: make(map[string]map[*subscription]struct{})}}
+	first, second := &subscription{store: s, name: "a"}, &subscription{store: s, name: "a"}
+	s.listeners.add(first)
+	s.listeners.add(second)
+	first.Close()
+	visited := 0
+	s.listeners.each("a", func(*subscription) { visited++ })
+	require.Equal(t, 1, visited)
+	second.Close()
+	require.Empty(t, s.listeners.subs)
+}

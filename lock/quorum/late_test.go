@@ -131,8 +131,11 @@ func (cluster) Group(name string, _ any) string {
 func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
+		require.Empty(t, over(t, quorum.Config{}, stores...).Group("other:0", nil), "no node has groups")
 		stores[2] = cluster{all[2]}
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		require.Equal(t, store.Group("mute:0", nil), store.Group("mute:1", nil))
+		require.NotEqual(t, store.Group("mute:0", nil), store.Group("other:0", nil))
 		names := []string{"other:0"}
 		for i := range 100 {
 			names = append(names, fmt.Sprint("mute:", i))
@@ -297,4 +300,32 @@ func TestReleasedWhereTheClientPanicked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An owner that acquires a lock anew after a release that failed keeps it: what the store still
+// releases is the earlier hold.
+func TestAcquiresAnewAfterAFailedRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		h.TTL = time.Hour
+		granted(t, store, h)
+		for _, b := range all[1:] {
+			b.set(func(request string, _ *driver.Hold) mishap { return mishap{lost: request == "release"} })
+		}
+		release := *h
+		release.Count = 0
+		_, err := store.Release(t.Context(), &release)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		for _, b := range all[1:] {
+			b.lose() // or they refuse the hold until its release is repeated
+		}
+		granted(t, store, h)
+		for _, b := range all {
+			b.set(nil)
+		}
+		pass(time.Minute)
+		require.Equal(t, 3, holders(all, h.Name))
+	})
 }

@@ -74,8 +74,12 @@ func renew(t *testing.T, pattern []behaviour) {
 	case !lost:
 		assert.Equal(t, renewal.Unknown, item.Outcome)
 		assert.ErrorAs(t, item.Err, new(*quorum.Error))
+		if count[silent] == 0 {
+			assert.ErrorIs(t, item.Err, errOut, "the nodes' reason")
+		}
 	case count[forgets] == 0:
 		assert.Equal(t, renewal.Taken, item.Outcome)
+		assert.NotErrorIs(t, item.Err, driver.ErrUnavailable, "another owner has the lock")
 	case count[gives] < majority:
 		assert.Equal(t, renewal.Gone, item.Outcome)
 	default:

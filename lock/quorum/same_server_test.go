@@ -145,6 +145,60 @@ func TestSlowTwinIsFound(t *testing.T) {
 	})
 }
 
+// A server under two names is found, although each comparison of the two ends after the release.
+func TestTwinIsFoundAfterSlowComparisons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(2)
+		stores = append(stores, slowComparison{&alias{all[0]}})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		cycle := func() error {
+			h := hold("me:1")
+			_, err := store.Acquire(t.Context(), h)
+			pass(2 * time.Millisecond) // the comparison has begun
+			h.Count = 0
+			_, _ = store.Release(t.Context(), h)
+			pass(nodeTimeout)
+			return err
+		}
+		for range 3 {
+			require.NoError(t, cycle(), "by the two others")
+		}
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		require.ErrorIs(t, cycle(), quorum.ErrSameServer)
+	})
+}
+
+// slowComparison is a store that answers acquisitions last, and whose comparisons with another take a
+// while to arrive.
+type slowComparison struct{ *alias }
+
+func (s slowComparison) AcquireProposing(ctx context.Context, h *driver.Hold, token int64) (driver.Answer, time.Time, error) {
+	time.Sleep(time.Millisecond)
+	return s.alias.AcquireProposing(ctx, h, token)
+}
+
+func (s slowComparison) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	time.Sleep(nodeTimeout / 2)
+	return s.alias.Acquire(ctx, h)
+}
+
+// Two names of one server that become two servers are two votes again.
+func TestTwinThatIsNoneAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		moving := &alias{all[0]}
+		stores[2] = moving
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		_, err := store.Acquire(t.Context(), hold("me:1"))
+		require.ErrorIs(t, err, quorum.ErrSameServer)
+		pass(time.Second)
+		moving.booth = all[2]
+		granted(t, store, hold("me:2"))
+		require.Equal(t, 2, holders(all, "a"))
+	})
+}
+
 // slow is a store whose acquisitions take a while to arrive.
 type slow struct{ *alias }
 

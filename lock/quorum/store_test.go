@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -161,6 +162,104 @@ func TestCancelledAcquisition(t *testing.T) {
 	})
 }
 
+// A request takes a third of the lock's TTL at most.
+func TestShortTTLBoundsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		behave(all, []behaviour{mute, mute, mute})
+		h := hold("me:1")
+		h.TTL = nodeTimeout
+		begin := time.Now()
+		_, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(t.Context(), h)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.Equal(t, h.TTL/3, time.Since(begin))
+		pass(2 * time.Second) // the cleanup's last release is confirmed
+	})
+}
+
+// A node that has left its last request unanswered is not waited for where its reply decides nothing.
+func TestNodeThatIsMuteIsNotWaitedFor(t *testing.T) {
+	for _, request := range []string{"acquire", "renew"} {
+		t.Run(request, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(5)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				all[4].set(func(r string, _ *driver.Hold) mishap { return mishap{lost: r == request} })
+				h := hold("me:1")
+				granted(t, store, h)
+				pass(nodeTimeout)
+				items := []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}}
+				store.Renew(t.Context(), items)
+				require.Equal(t, renewal.Renewed, items[0].Outcome)
+				if request == "acquire" {
+					granted(t, store, h)
+				}
+				pass(nodeTimeout)
+				for _, b := range all[1:4] {
+					b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+				}
+				all[4].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+				another := hold("me:2")
+				another.Name = "b"
+				begin := time.Now()
+				_, err := store.Acquire(t.Context(), another)
+				require.ErrorIs(t, err, driver.ErrUnavailable)
+				require.Zero(t, time.Since(begin))
+				all[4].set(nil)
+				pass(2 * time.Second)
+				require.Zero(t, holders(all, another.Name))
+			})
+		})
+	}
+}
+
+// A further hold is not refused as lost while nodes that do not answer may have the lock.
+func TestFurtherHoldOfALockThatMayBeLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		granted(t, store, h)
+		out := func(string, *driver.Hold) mishap { return mishap{err: errOut} }
+		all[0].lose()
+		all[1].set(out)
+		all[2].set(out)
+		h.Count = 2
+		_, err := store.Acquire(t.Context(), h)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		all[3].lose()
+		all[4].lose()
+		answer, err := store.Acquire(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, driver.NotHeld, answer.Verdict)
+	})
+}
+
+// A hold that is acquired again while it lasts keeps its token, although a node has lost its data and
+// counts further.
+func TestAcquiredAgainWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		acquire := func() int64 {
+			t.Helper()
+			answer, err := store.Acquire(t.Context(), hold("me:1"))
+			require.NoError(t, err)
+			require.Equal(t, driver.Granted, answer.Verdict)
+			synctest.Wait()
+			return answer.Token
+		}
+		token := acquire()
+		pass(ttl / 2)
+		for _, b := range all[1:] {
+			b.lose()
+		}
+		require.Equal(t, token, acquire())
+		pass(ttl)
+		require.Greater(t, acquire(), token, "it has ended")
+	})
+}
+
 // Close waits for pending releases, and no longer than they can take.
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -263,14 +362,17 @@ func TestKeepsAHold(t *testing.T) {
 	out := func(string, *driver.Hold) mishap { return mishap{err: errOut} }
 	for name, test := range map[string]struct {
 		acquire, release []func(string, *driver.Hold) mishap // of each node
+		lost             int                                 // nodes that lose it before
 		held             bool
 		left             int // nodes that keep it
 	}{
-		"ByAll":          {nil, nil, true, 3},
-		"ByAMajority":    {nil, []func(string, *driver.Hold) mishap{out, nil, nil}, true, 2},
-		"ByTooFew":       {[]func(string, *driver.Hold) mishap{nil, nil, out}, []func(string, *driver.Hold) mishap{nil, out, nil}, false, 1},
-		"ByNone":         {nil, []func(string, *driver.Hold) mishap{out, out, out}, false, 0},
-		"AfterALateNode": {[]func(string, *driver.Hold) mishap{nil, nil, func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout / 2} }}, nil, true, 3},
+		"ByAll":          {nil, nil, 0, true, 3},
+		"ByAMajority":    {nil, []func(string, *driver.Hold) mishap{out, nil, nil}, 0, true, 2},
+		"ByTooFew":       {[]func(string, *driver.Hold) mishap{nil, nil, out}, []func(string, *driver.Hold) mishap{nil, out, nil}, 0, false, 1},
+		"ByNone":         {nil, []func(string, *driver.Hold) mishap{out, out, out}, 0, false, 0},
+		"LostByAll":      {nil, nil, 3, false, 0},
+		"LostByTwo":      {nil, nil, 2, false, 1},
+		"AfterALateNode": {[]func(string, *driver.Hold) mishap{nil, nil, func(string, *driver.Hold) mishap { return mishap{back: nodeTimeout / 2} }}, nil, 0, true, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -287,11 +389,19 @@ func TestKeepsAHold(t *testing.T) {
 				ill(test.acquire)
 				h := hold("me:1")
 				granted(t, store, h) // or the release overtakes the acquisition on its way to a node, which then does not keep it
+				for _, b := range all[:test.lost] {
+					b.lose()
+				}
 				ill(test.release)
 				h.Count, h.Keep = 0, keep
 				held, err := store.Release(t.Context(), h)
 				require.Equal(t, test.held, held)
-				require.Equal(t, test.held, err == nil, "%v", err)
+				if test.held || test.lost > 0 {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, driver.ErrUnavailable)
+					require.Equal(t, test.left == 0, errors.Is(err, driver.ErrNotDone), "%v", err)
+				}
 				ill(nil)
 				pass(2 * ttl)
 				require.Equal(t, test.left, holders(all, "a"))
@@ -441,8 +551,8 @@ func TestWakes(t *testing.T) {
 				all[i].mu.Unlock()
 			}
 		}
-		ring(0, 1)
-		require.Empty(t, wakes, "two of five say nothing yet")
+		ring(0, 1, 0)
+		require.Empty(t, wakes, "two of five are too few, also with two releases")
 		ring(2)
 		require.Len(t, wakes, 1, "three do")
 		ring(3, 4)

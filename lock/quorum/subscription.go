@@ -173,7 +173,7 @@ func (sub *subscription) begin() *messages {
 	time.AfterFunc(gathering, func() {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		if sub.round != r || sub.closed {
+		if sub.closed {
 			return
 		}
 		if r.over = true; !r.woken {

@@ -132,9 +132,6 @@ func (v *votes) failure(cause error) error {
 	for i, b := range v.cast {
 		e.granted = e.granted || b.answer.Verdict == driver.Granted
 		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
-		if b.said != Refused {
-			e.Votes[i].TTL = 0
-		}
 	}
 	return e
 }
@@ -156,7 +153,8 @@ func (v *votes) refusal() driver.Answer {
 		if b.answer.OtherKind {
 			others++
 		}
-		answer.Silent = answer.Silent || b.answer.Silent
+		// One such node may be needed for a majority, and others may not have answered.
+		answer.Silent = answer.Silent || b.answer.Silent || b.answer.Foreign || b.answer.OtherKind
 	}
 	slices.Sort(lasting)
 	answer.Foreign = foreign > len(v.cast)-v.store.majority

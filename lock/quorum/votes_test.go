@@ -139,7 +139,9 @@ func vote(t *testing.T, pattern []behaviour) {
 		assert.Equal(t, driver.Refused, answer.Verdict)
 		assert.Greater(t, answer.Wait, ttl-nodeTimeout)
 		assert.LessOrEqual(t, answer.Wait, ttl)
-		assert.LessOrEqual(t, took, nodeTimeout)
+		if count[grants] == 0 {
+			assert.Zero(t, took, "refused by nodes that grant nothing, it waits for a mute one")
+		}
 	default:
 		var said *quorum.Error
 		require.ErrorAs(t, err, &said)
@@ -179,5 +181,49 @@ func assertVotes(t *testing.T, pattern []behaviour, e *quorum.Error) {
 		case mute:
 			require.ErrorIs(t, v.Err, context.DeadlineExceeded)
 		}
+	}
+}
+
+// refused is a node that refuses acquisitions with an answer of its own.
+type refused struct {
+	*booth
+	answer driver.Answer
+	after  time.Duration
+}
+
+func (r refused) AcquireProposing(context.Context, *driver.Hold, int64) (driver.Answer, time.Time, error) {
+	time.Sleep(r.after)
+	return r.answer, time.Time{}, nil
+}
+
+// A refusal follows from those that have come: another use of the name counts if it excludes a majority,
+// and the waiter polls if a single node sends it no message.
+func TestRefusals(t *testing.T) {
+	held, mute := driver.Answer{Wait: 2 * time.Second}, driver.Answer{Wait: time.Second, Silent: true}
+	foreign, other := driver.Answer{Wait: 3 * time.Second, Foreign: true}, driver.Answer{Wait: 4 * time.Second, OtherKind: true}
+	for name, test := range map[string]struct {
+		nodes [3]driver.Answer // the last one comes when the others have decided
+		want  driver.Answer
+	}{
+		"held":                         {[3]driver.Answer{held, held, mute}, driver.Answer{Wait: 2 * time.Second}},
+		"held, without messages":       {[3]driver.Answer{held, mute, held}, driver.Answer{Wait: 2 * time.Second, Silent: true}},
+		"of unknown duration":          {[3]driver.Answer{{}, held, held}, driver.Answer{}},
+		"foreign at a majority":        {[3]driver.Answer{foreign, foreign, held}, driver.Answer{Wait: 3 * time.Second, Foreign: true, Silent: true}},
+		"foreign, not all known":       {[3]driver.Answer{held, foreign, foreign}, driver.Answer{Wait: 3 * time.Second, Silent: true}},
+		"another kind at a majority":   {[3]driver.Answer{other, other, held}, driver.Answer{Wait: 4 * time.Second, OtherKind: true, Silent: true}},
+		"another kind, not all known":  {[3]driver.Answer{held, other, other}, driver.Answer{Wait: 4 * time.Second, Silent: true}},
+		"another kind and foreign one": {[3]driver.Answer{foreign, other, held}, driver.Answer{Wait: 4 * time.Second, Silent: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				for i, b := range all {
+					stores[i] = refused{b, test.nodes[i], time.Duration(i/2) * time.Millisecond}
+				}
+				answer, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(t.Context(), hold("me:1"))
+				require.NoError(t, err)
+				require.Equal(t, test.want, answer)
+			})
+		})
 	}
 }

@@ -38,9 +38,15 @@ func TestPolicies(t *testing.T) {
 			t.Fatalf("%v of %v", pause, whole)
 		}
 	})
+	shortest, longest := time.Hour, time.Duration(0)
+	for _, pause := range pauses(retry.Every(time.Hour).Jittered(1), 1000) {
+		shortest, longest = min(shortest, pause), max(longest, pause)
+	}
+	assert.Less(t, shortest, 20*time.Minute, "one of a thousand that are drawn from an hour")
+	assert.Greater(t, longest, 40*time.Minute)
 	for name, misuse := range map[string]func(){
 		"Every": func() { retry.Every(0) }, "Exponential": func() { retry.Exponential(2, 1) }, "Exponential 0": func() { retry.Exponential(0, 1) },
-		"Jittered": func() { retry.Every(1).Jittered(math.NaN()) }, "Jittered 2": func() { retry.Every(1).Jittered(2) },
+		"Jittered": func() { retry.Every(1).Jittered(math.NaN()) }, "Jittered 0": func() { retry.Every(1).Jittered(0) }, "Jittered 2": func() { retry.Every(1).Jittered(2) },
 		"Limited": func() { retry.Every(1).Limited(0) },
 	} {
 		assert.Panics(t, misuse, name)
