@@ -147,6 +147,12 @@ package redisstore
 // Tests: readwrite_test.go, bounds_test.go.
 // Planted: 16-some-readers-speak-for-all, 470, 492.
 //
+// Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
+// internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
+// internal/lua/write_acquire.lua.
+// Tests: semaphore_test.go, faults_test.go.
+// Planted: 482, 483, 484, 485, 486.
+//
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting.
 // Tests: failover_test.go.

@@ -653,6 +653,57 @@ func TestMissingPermissions(t *testing.T) {
 	isFault(t, (<-got).Unlock(t.Context()), redisstore.ErrNoPermission)
 }
 
+// A user has no right to one command of a script for a while. What the script does until then is
+// undone, or has an end, and the request has its effect when it is sent again.
+func TestRightThatIsMissingMidway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >" + secret + " ~* &* +@all"}})
+	admin := server.Client(t)
+	store := open(t, loginAs(t, server, "ada", secret))
+	acquire := func(h *driver.Hold) error {
+		h.Count = 1
+		answer, err := store.Acquire(t.Context(), h)
+		assert.True(t, err != nil || answer.Verdict == driver.Granted, "%+v", answer)
+		return err
+	}
+	release := func(h *driver.Hold) error {
+		h.Count = 0
+		_, err := store.Release(t.Context(), h)
+		return err
+	}
+	holds := 0
+	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindWrite} {
+		for _, command := range []string{"set", "incrby", "decrby", "zadd", "hset", "pttl", "pexpire"} {
+			name := fmt.Sprint(kind, command)
+			hold := func() *driver.Hold {
+				holds++
+				h := &driver.Hold{Kind: kind, Name: name, Owner: fmt.Sprint(golf, ":", holds), TTL: time.Hour, Semaphore: driver.Semaphore{Permits: 1}}
+				if kind == driver.KindPermit {
+					h.Owner = fmt.Sprintf("%032x", holds)
+				}
+				return h
+			}
+			held, wanted := hold(), hold()
+			if kind != driver.KindWrite {
+				require.NoError(t, admin.Set(t.Context(), name, 3, 0).Err())
+				require.NoError(t, acquire(held))
+			}
+			do(t, server, "acl", "setuser", "ada", "-"+command)
+			_ = acquire(wanted) // not all kinds need the command
+			if kind == driver.KindWrite {
+				assert.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), name).Val(), "%s: it has no end", name)
+			}
+			_ = release(held)
+			do(t, server, "acl", "setuser", "ada", "+"+command)
+			require.NoError(t, release(held))
+			require.NoError(t, release(wanted))
+			if kind != driver.KindWrite {
+				assert.Equal(t, "3", admin.Get(t.Context(), name).Val(), name)
+			}
+		}
+	}
+}
+
 func TestServerIsFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{TCP: true})

@@ -42,7 +42,11 @@ end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
 if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
-put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
+local kept, refusal = pcall(put, KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
+if not kept then -- the user has no right to it: nothing is in use that would end
+  if missing > 0 then redis.call('decrby', KEYS[1], -missing) end
+  error(refusal, 0)
+end
 local lasts = redis.call('pttl', KEYS[1])
 -- It is 0 if the number ends during this run.
 if lasts >= 0 then redis.call('pexpire', KEYS[2], math.max(lasts, 1)) end

@@ -19,5 +19,12 @@ local expires = redis.call('zscore', KEYS[2], ids[1])
 -- Permits with an end are those of a number that has ended just now: made anew, it would have no end.
 local ended = not count and redis.call('pttl', KEYS[2]) >= 0
 local removed = redis.call('zrem', KEYS[2], unpack(ids))
-if removed > 0 and not ended then announcePermits(ARGV[2], KEYS[3], redis.call('incrby', KEYS[1], removed)) end
+if removed > 0 and not ended then
+  local available = redis.pcall('incrby', KEYS[1], removed)
+  if type(available) == 'table' then -- the user has no right to it: they stay in use until their end
+    if removed == #ids then put(KEYS[2], ids, expires) end
+    return available
+  end
+  announcePermits(ARGV[2], KEYS[3], available)
+end
 return expires and removed == #ids and tonumber(expires) > milliseconds() and 1 or -1

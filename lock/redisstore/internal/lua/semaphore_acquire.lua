@@ -22,4 +22,9 @@ if did or not count or count < tonumber(ARGV[1]) then return {0, -1} end
 
 -- A server out of memory refuses the first write.
 redis.call('set', KEYS[2], 'taken', 'px', ARGV[2])
-return {1, redis.call('decrby', KEYS[1], ARGV[1])}
+local left = redis.pcall('decrby', KEYS[1], ARGV[1])
+if type(left) == 'table' then -- the user has no right to it: nothing was taken that a release gives back
+  redis.call('set', KEYS[2], 'refused', 'px', ARGV[2])
+  return left
+end
+return {1, left}

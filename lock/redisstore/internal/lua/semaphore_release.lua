@@ -19,9 +19,9 @@ local did = redis.call('get', KEYS[2])
 if did == 'given' then return 1 end
 
 -- remember writes the record. A server out of memory refuses set, and incrby, unless the
--- script has written before.
+-- script has written before. A user without the right to set keeps the record.
 local function remember(what)
-  redis.call('del', KEYS[2])
+  redis.call('pexpire', KEYS[2], ARGV[2])
   redis.call('set', KEYS[2], what, 'px', ARGV[2])
 end
 
@@ -34,5 +34,10 @@ if count == false or not owed and (did ~= 'taken' or not count) then
 end
 if (count or 0) + tonumber(ARGV[1]) > tonumber(ARGV[5]) then return -1 end
 remember('given')
-announcePermits(ARGV[4], KEYS[3], redis.call('incrby', KEYS[1], ARGV[1]))
+local available = redis.pcall('incrby', KEYS[1], ARGV[1])
+if type(available) == 'table' then -- the user has no right to it: another request gives them back
+  redis.call('set', KEYS[2], did or '', 'px', did and ARGV[2] or 1)
+  return available
+end
+announcePermits(ARGV[4], KEYS[3], available)
 return 1

@@ -41,7 +41,12 @@ if holds == 0 then
 end
 
 local token = nextToken(KEYS[2], holds > 0, ARGV[4])
-if holds == 0 then redis.call('unlink', KEYS[1], KEYS[3]) end
+local lease = ARGV[1]
+if holds > 0 then
+  lease = math.max(redis.call('pttl', KEYS[1]), tonumber(lease)) -- another hold may have a longer one
+else
+  redis.call('unlink', KEYS[1], KEYS[3])
+end
 redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], decimal(math.max(count, holds)))
-prolong(KEYS[1], ARGV[1])
+redis.call('pexpire', KEYS[1], lease) -- next, since a user without a right to what is in between leaves no end
 return {1, token}
