@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 // layout is what the servers of a cluster are configured by.
@@ -75,31 +75,11 @@ func server(t testing.TB) string {
 	return path
 }
 
-// drawn has the addresses that were drawn. None is drawn again: its server may not have started yet,
-// or be about to start again.
-var drawn sync.Map
-
-// freeAddress returns an address on loopback, below the range of outgoing connections.
-func freeAddress(t testing.TB) string {
-	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if _, before := drawn.LoadOrStore(address, true); before {
-			continue
-		}
-		if listener, err := net.Listen("tcp", address); err == nil {
-			require.NoError(t, listener.Close())
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
 // through returns the address that other members are given for a member's, such as a proxy's.
 type through func(t testing.TB, member int, address string) string
 
 // startCluster starts a cluster that ends with t. Its data are in memory, where there is room. Another
-// process may take a port between its draw and the start of its server: others are drawn then.
+// program may take a port before its server does: others are drawn then.
 func startCluster(t testing.TB, layout layout, through through) *cluster {
 	for attempt := 1; ; attempt++ {
 		c := newCluster(t, layout, through)
@@ -124,7 +104,7 @@ func newCluster(t testing.TB, layout layout, through through) *cluster {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	c := &cluster{layout: layout, folder: folder}
 	for i := range layout.members {
-		m := &member{cluster: c, name: fmt.Sprintf("m%d", i), client: freeAddress(t), peer: freeAddress(t)}
+		m := &member{cluster: c, name: fmt.Sprintf("m%d", i), client: redistest.FreeAddress(t), peer: redistest.FreeAddress(t)}
 		if m.advertised = m.peer; through != nil {
 			m.advertised = through(t, i, m.peer)
 		}

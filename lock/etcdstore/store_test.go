@@ -25,6 +25,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -853,7 +854,7 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 func TestLearner(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, single, nil)
-	m := &member{cluster: c, name: "learner", client: freeAddress(t), peer: freeAddress(t), joins: true}
+	m := &member{cluster: c, name: "learner", client: redistest.FreeAddress(t), peer: redistest.FreeAddress(t), joins: true}
 	m.advertised = m.peer
 	_, err := c.dial(t).MemberAddAsLearner(t.Context(), []string{"http://" + m.peer})
 	require.NoError(t, err)

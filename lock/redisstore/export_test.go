@@ -32,6 +32,9 @@ func (s *Store) Waiting() int {
 	return queued
 }
 
+// SetUnbounded sets the time limit of a request whose context has none.
+func (s *Store) SetUnbounded(d time.Duration) { s.transport.Unbounded = d }
+
 // SetPageTimeout sets the time limit of each request of a list.
 func (s *Store) SetPageTimeout(d time.Duration) { s.pageTimeout = d }
 

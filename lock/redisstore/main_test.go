@@ -99,6 +99,7 @@ func openWith(t testing.TB, client redis.UniversalClient, c redisstore.Config) *
 	t.Helper()
 	store, err := redisstore.New(client, c)
 	require.NoError(t, err)
+	store.SetUnbounded(answersWithin)
 	store.SetPageTimeout(answersWithin)
 	store.SetRecordsTimeout(answersWithin)
 	store.SetCheckTimeout(answersWithin, answersWithin)

@@ -3,8 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 	"github.com/leasewheel/leasewheel/lock/locktest/testmain"
 )
 
@@ -39,8 +38,8 @@ func start(b testing.TB) *cluster {
 	c := new(cluster)
 	var peers, initial []string
 	for i := range members {
-		c.endpoints = append(c.endpoints, address(b))
-		peers = append(peers, address(b))
+		c.endpoints = append(c.endpoints, "http://"+redistest.FreeAddress(b))
+		peers = append(peers, "http://"+redistest.FreeAddress(b))
 		initial = append(initial, fmt.Sprintf("m%d=%s", i, peers[i]))
 	}
 	b.Cleanup(func() {
@@ -67,18 +66,6 @@ func start(b testing.TB) *cluster {
 		}
 		require.Less(b, time.Since(begin), time.Minute, "%v", err)
 	}
-}
-
-func address(b testing.TB) string {
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			require.NoError(b, listener.Close())
-			return "http://" + address
-		}
-	}
-	b.Fatal("no free port")
-	return ""
 }
 
 func (c *cluster) dial(b testing.TB) *clientv3.Client {

@@ -27,3 +27,7 @@ package redistest
 // Processes that tests leave: need.go Run(), descendants_linux.go.
 // Tests: descendants_test.go.
 // Planted: 139, 149.
+//
+// Ports of servers, of other kinds too: port.go FreeAddress().
+// Tests: server_test.go.
+// Planted: 471.

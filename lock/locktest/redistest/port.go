@@ -35,6 +35,18 @@ func freePort() (port, error) {
 	return port{}, errors.New("redistest: no free loopback port found")
 }
 
+// FreeAddress returns an address on loopback for a server of another kind. No other server of these
+// tests gets it until the end of t, in this process or in others, also while its own does not run.
+func FreeAddress(t TB) string {
+	t.Helper()
+	p, err := freePort()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(p.release)
+	return loopback(p.number)
+}
+
 // claimPort returns the port of a number, unless another server has it or it has a listener.
 func claimPort(number int) (port, error) {
 	claim, err := net.ListenPacket("udp", loopback(number))

@@ -178,6 +178,19 @@ func TestKilledServerKeepsItsPort(t *testing.T) {
 	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 }
 
+// Nor does a server of another kind lose its port while it is started again.
+func TestFreeAddressIsKept(t *testing.T) {
+	_, port, err := net.SplitHostPort(FreeAddress(t))
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	p, err := claimPort(number)
+	if err == nil {
+		p.release()
+	}
+	require.Error(t, err)
+}
+
 func TestCloseLeavesNothing(t *testing.T) {
 	Need(t)
 	s, err := Launch(Config{TCP: true})

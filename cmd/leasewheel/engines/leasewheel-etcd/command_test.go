@@ -7,9 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -34,6 +32,7 @@ import (
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/connect"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +61,7 @@ func startEtcd(t *testing.T, files ...string) string {
 		path = strings.TrimSpace(string(out))
 	}
 	for begin := time.Now(); time.Since(begin) < commandtest.Patience; {
-		address, peer, scheme, flags := freeAddress(t), freeAddress(t), "http://", []string(nil)
+		address, peer, scheme, flags := redistest.FreeAddress(t), redistest.FreeAddress(t), "http://", []string(nil)
 		env, args := []string{"LEASEWHEEL_STORE=etcd://" + address}, []string{"ls"}
 		if files != nil {
 			scheme, flags = "https://", []string{"--cert-file", files[0], "--key-file", files[1]}
@@ -107,20 +106,6 @@ func listens(address string) bool {
 		_ = conn.Close()
 	}
 	return err == nil
-}
-
-// freeAddress returns an address on loopback, below the range of outgoing connections.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err == nil {
-			require.NoError(t, listener.Close())
-			return listener.Addr().String()
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // The lock of a command that runs is listed, watched, inspected and taken away; so it is under a

@@ -54,7 +54,7 @@ func (c *serverClock) current(ctx context.Context, n *nodes, key string) (*Readi
 		return r, nil
 	}
 	for {
-		q, own := c.queries.ask(ctx, &n.background, func(ctx context.Context) (*Reading, error) { return c.read(ctx, n, key) })
+		q, own := c.queries.ask(ctx, n, func(ctx context.Context) (*Reading, error) { return c.read(ctx, n, key) })
 		select {
 		case <-q.done:
 		case <-ctx.Done():

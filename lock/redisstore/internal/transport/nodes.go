@@ -24,6 +24,9 @@ type nodes struct {
 
 	known    atomic.Bool // for good: go-redis keeps a topology until it has another
 	searches queries[[]*redis.Client]
+
+	// Unbounded is the time limit of a request whose context has none; tests lengthen it.
+	Unbounded time.Duration
 }
 
 const (
@@ -78,7 +81,7 @@ func (n *nodes) Masters(ctx context.Context) ([]*redis.Client, error) {
 	if n.cluster == nil {
 		return []*redis.Client{n.single}, nil
 	}
-	q, _ := n.searches.ask(ctx, &n.background, n.search)
+	q, _ := n.searches.ask(ctx, n, n.search)
 	select {
 	case <-q.done:
 		return q.result, fault.Classify(q.err)

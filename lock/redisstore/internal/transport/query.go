@@ -24,14 +24,14 @@ type query[T any] struct {
 const (
 	// leastQuery is the shortest timeout of a query.
 	leastQuery = time.Second
-	// unboundedRequest is the deadline of a request whose context has none.
+	// unboundedRequest is the time limit of a request whose context has none.
 	unboundedRequest = 10 * time.Second
 )
 
 // ask returns the query in flight, or a new one, for which own is true. It lasts for leastQuery at
 // least, and does not end when ctx is cancelled: otherwise a request with little time, on a
 // connection that has yet to be made, would fail each time and close the connection.
-func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Context) (T, error)) (one *query[T], own bool) {
+func (q *queries[T]) ask(ctx context.Context, n *nodes, run func(context.Context) (T, error)) (one *query[T], own bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.running != nil {
@@ -41,12 +41,12 @@ func (q *queries[T]) ask(ctx context.Context, b *background, run func(context.Co
 	q.running = one
 	by := time.Now().Add(leastQuery)
 	if deadline, ok := ctx.Deadline(); !ok {
-		by = time.Now().Add(unboundedRequest)
+		by = time.Now().Add(n.Unbounded)
 	} else if deadline.After(by) {
 		by = deadline
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
-	b.Go(func() {
+	n.Go(func() {
 		defer cancel()
 		one.err = fault.ErrPanicked // unless it returns
 		defer func() {

@@ -59,7 +59,7 @@ func (t *Transport) prepare(r *request) (err error) {
 	now := time.Now()
 	by, bounded := r.ctx.Deadline()
 	if !bounded {
-		by = now.Add(unboundedRequest)
+		by = now.Add(t.Unbounded)
 	}
 	r.stale = now.Sub(r.reading.Sent) >= freshReading && !t.awaited(r.Call) // a reading must not wait for replicas
 	r.by.by = strconv.FormatInt(min(r.reading.At.Add(by.Sub(r.reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
