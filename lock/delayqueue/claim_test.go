@@ -110,6 +110,13 @@ func TestOvertakenClaim(t *testing.T) {
 		w.seq = 5
 		assert.Empty(t, w.get(t, 9))
 		assert.Equal(t, []string{"late"}, ids(w.get(t, 9)))
+
+		// Another client has written a later claim, which costs this worker one claim.
+		_, err = q.Put(t.Context(), Message{ID: "next"})
+		require.NoError(t, err)
+		w.seq = 0
+		assert.Empty(t, w.get(t, 9))
+		assert.Equal(t, []string{"next"}, ids(w.get(t, 9)))
 	})
 }
 

@@ -58,8 +58,16 @@ func TestListByState(t *testing.T) {
 		assert.Equal(t, []string{"dead2 dead", "dead1 dead"}, listed(t, q, delayqueue.Dead))
 		assert.Equal(t, []string{"lapsed ready", "ready ready", "dead2 dead", "dead1 dead"}, listed(t, q, delayqueue.Dead, delayqueue.Ready))
 
+		refused := 0
 		for _, err := range q.List(t.Context(), delayqueue.ListOptions{States: []delayqueue.State{9}}) {
 			require.ErrorIs(t, err, delayqueue.ErrInvalid)
+			refused++
+		}
+		assert.Equal(t, 1, refused)
+		for info, err := range q.List(t.Context(), delayqueue.ListOptions{}) { // which may end at any message
+			require.NoError(t, err)
+			assert.Equal(t, "lapsed", info.ID)
+			break
 		}
 	})
 }

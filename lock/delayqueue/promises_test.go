@@ -73,13 +73,13 @@ func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
 				first, second := open(t, mine, config{Wheel: coarse}), open(t, server.Client(t), config{})
 				time.Sleep(phase)
 				put(t, second, message{ID: "a"})
-				begun, lost := make(chan struct{}), make(chan time.Time, 1)
+				begun, lost, l := make(chan struct{}), make(chan time.Time, 1), newLog()
 				stop := work(t, first, func(ctx context.Context, _ *delivery) error {
 					close(begun)
 					<-ctx.Done()
 					lost <- time.Now()
 					return nil
-				}, worker{TTL: ttl, Concurrency: 1})
+				}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
 				<-begun
 				away.down.Store(true)
 				again := make(chan time.Time, 1)
@@ -91,6 +91,7 @@ func TestContextEndsBeforeAnotherWorkerBegins(t *testing.T) {
 				stopOther()
 				away.down.Store(false)
 				stop()
+				assert.Equal(t, []string{"a forfeited"}, outcomes(l.all()), "it is the other worker's outcome")
 			})
 		}
 	}
@@ -116,7 +117,7 @@ func TestSettlementOutlastsAnOutageLongerThanTheLease(t *testing.T) {
 }
 
 // settlementOutlasts checks that the outcome of a message, whose lease has a TTL, counts after an outage
-// that begins in its handler and lasts for so long.
+// that begins in its handler and lasts for so long, also if the worker ends meanwhile and the lease runs.
 func settlementOutlasts(t *testing.T, away *outage, lasts, ttl time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,11 +126,15 @@ func settlementOutlasts(t *testing.T, away *outage, lasts, ttl time.Duration) {
 		q := open(t, client, config{})
 		put(t, q, message{ID: "a"})
 		l := newLog()
-		work(t, q, func(context.Context, *delivery) error {
+		stop := work(t, q, func(context.Context, *delivery) error {
 			away.down.Store(true)
 			return nil
 		}, worker{TTL: ttl, Concurrency: 1, Report: l.add})
-		time.Sleep(lasts)
+		time.Sleep(lasts / 2)
+		if lasts < ttl {
+			go stop()
+		}
+		time.Sleep(lasts / 2)
 		assert.Empty(t, l.all())
 		away.down.Store(false)
 		time.Sleep(delayqueue.DefaultTTL)
@@ -151,11 +156,35 @@ func TestOutcomeOutlastsARefusal(t *testing.T) {
 	settlementOutlasts(t, away, delayqueue.DefaultTTL*2/3, delayqueue.DefaultTTL)
 }
 
-// A renewal of any configuration is for some dozens of messages.
+// widest is the most arguments of a request, or parts of a reply.
+type widest struct{ atomic.Int64 }
+
+func (*widest) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *widest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		parts := len(cmd.Args())
+		if c, ok := cmd.(interface{ Slice() ([]any, error) }); ok {
+			reply, _ := c.Slice()
+			parts = max(parts, len(reply))
+		}
+		for most := h.Load(); int64(parts) > most && !h.CompareAndSwap(most, int64(parts)); most = h.Load() {
+		}
+		return err
+	}
+}
+
+func (*widest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A request of any configuration is for some dozens of messages; renewals are for some more.
 func TestRenewalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sizes := make(chan int, 1000)
-		q := open(t, embedded(t), config{Renewal: renewal.Config{
+		sizes, most, client := make(chan int, 1000), new(widest), embedded(t)
+		client.AddHook(most)
+		q := open(t, client, config{Renewal: renewal.Config{
 			BatchSize: 1 << 16, Observer: &renewal.Observer{Batch: func(b renewal.Batch) { sizes <- b.Size }},
 		}})
 		put(t, q, numbered(300)...)
@@ -168,6 +197,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 		for range len(sizes) {
 			assert.LessOrEqual(t, <-sizes, renewal.DefaultBatchSize)
 		}
+		assert.Less(t, most.Load(), int64(3*renewal.DefaultBatchSize+20), "Put, claims, renewals and outcomes")
+		assert.Empty(t, whole(t, client))
 	})
 }
 

@@ -252,11 +252,25 @@ func TestUnavailable(t *testing.T) {
 		_, err = q.Stats(t.Context())
 		require.ErrorIs(t, err, delayqueue.ErrUnavailable)
 		require.ErrorIs(t, q.Cancel(t.Context(), "a"), delayqueue.ErrUnavailable, "which is not sent again")
+		failed := 0
+		for _, err := range q.List(t.Context(), delayqueue.ListOptions{}) {
+			require.ErrorIs(t, err, delayqueue.ErrUnavailable)
+			failed++
+		}
+		assert.Equal(t, 1, failed)
 
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errFailed)
 		defer cancel()
 		_, err = q.Get(ctx, "a")
 		require.ErrorIs(t, err, errFailed, "the cause of the context")
+
+		away, client := new(outage), server.Client(t)
+		client.AddHook(away)
+		away.down.Store(true)
+		begun = time.Now()
+		_, err = open(t, client, config{RetryFor: -1}).Stats(t.Context())
+		require.ErrorIs(t, err, delayqueue.ErrUnavailable)
+		assert.Zero(t, time.Since(begun), "it is sent once")
 	})
 }
 

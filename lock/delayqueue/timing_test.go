@@ -23,6 +23,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/delayqueue"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
@@ -200,6 +201,7 @@ func TestLeasesThatCannotBeKept(t *testing.T) {
 		}
 		assert.Contains(t, said.String(), "leases cannot be kept")
 		assert.Contains(t, said.String(), "held too long")
+		assert.NotContains(t, said.String(), "dropped")
 	})
 }
 
@@ -298,7 +300,8 @@ func TestMessageLostByTheServer(t *testing.T) {
 			work(t, q, func(ctx context.Context, _ *delivery) error {
 				<-ctx.Done()
 				told = time.Now()
-				assert.ErrorIs(t, context.Cause(ctx), delayqueue.ErrLost)
+				reason, _ := errors.AsType[*renewal.LostError](context.Cause(ctx))
+				assert.Equal(t, map[bool]renewal.Cause{false: renewal.Deleted, true: renewal.TakenOver}[again], reason.Cause)
 				return nil
 			}, worker{TTL: 30 * time.Second, Concurrency: 1, Report: l.add})
 			time.Sleep(time.Minute)
@@ -434,7 +437,7 @@ func TestVerdictsOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{})
-		put(t, q, message{ID: "after"}, message{ID: "at once"}, message{ID: "rejected"}, message{ID: "negative"})
+		put(t, q, message{ID: "after"}, message{ID: "at once"}, message{ID: "rejected"}, message{ID: "negative"}, message{ID: "failed"})
 		begun := time.Now()
 		l := newLog()
 		work(t, q, func(_ context.Context, d *delivery) error {
@@ -447,12 +450,14 @@ func TestVerdictsOfHandlers(t *testing.T) {
 				return delayqueue.RetryAfter(time.Hour, errFailed)
 			case d.ID == "negative":
 				return delayqueue.RetryAfter(-time.Hour, nil)
+			case d.ID == "failed":
+				return errFailed
 			}
 			return delayqueue.RetryAfter(0, nil)
 		}, worker{Report: l.add, Concurrency: 1})
 		time.Sleep(slack)
 		assert.ElementsMatch(t, []string{
-			"after retried", "at once retried", "negative retried", "rejected buried", "at once done", "negative done",
+			"after retried", "at once retried", "negative retried", "rejected buried", "failed retried", "at once done", "negative done",
 		}, outcomes(l.all()))
 		for _, r := range l.all() {
 			if r.Err != nil && (r.ID == "after" || r.ID == "rejected") {
@@ -463,8 +468,11 @@ func TestVerdictsOfHandlers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, delayqueue.Delayed, info.State)
 		assert.WithinDuration(t, begun.Add(time.Hour), info.Due, slack)
+		info, err = q.Get(t.Context(), "failed")
+		require.NoError(t, err)
+		assert.WithinRange(t, info.Due, begun.Add(delayqueue.DefaultBackoff/2), begun.Add(delayqueue.DefaultBackoff+slack))
 		time.Sleep(time.Hour)
-		assert.Equal(t, "after done", outcomes(l.all())[6])
+		assert.Equal(t, []string{"failed done", "after done"}, outcomes(l.all())[7:])
 		assert.Equal(t, map[string][]string{"dead": {"rejected"}}, whole(t, client))
 		require.EqualError(t, delayqueue.Reject(nil), "the handler rejected the message")
 	})
@@ -773,6 +781,7 @@ func TestShutdownAfterTheEndOfItsContext(t *testing.T) {
 			require.NoError(t, q.Work(ended, succeed, worker{}))
 			require.NoError(t, q.Shutdown(ended), "after Work")
 			q = open(t, embedded(t), config{})
+			put(t, q, message{ID: "a"})
 			work(t, q, succeed, worker{})
 			synctest.Wait()
 			require.NoError(t, q.Shutdown(ended), "beside an idle Work")
@@ -849,15 +858,19 @@ func TestWheelOfOnesOwn(t *testing.T) {
 		shared, err := wheel.New(wheel.Config{Tick: 50 * time.Millisecond})
 		require.NoError(t, err)
 		q := open(t, embedded(t), config{Wheel: shared})
-		require.ErrorIs(t, q.Work(t.Context(), succeed, worker{TTL: 140 * time.Millisecond}), delayqueue.ErrInvalid, "less than four ticks")
+		ended := open(t, embedded(t), config{Wheel: shared})
+		for _, q := range []*delayqueue.Queue{q, ended} {
+			require.ErrorIs(t, q.Work(t.Context(), succeed, worker{TTL: 140 * time.Millisecond}), delayqueue.ErrInvalid, "less than four ticks")
+		}
+		require.NoError(t, ended.Shutdown(t.Context()), "which leaves the wheel to others")
 		put(t, q, message{ID: "a", Delay: time.Minute}, message{ID: "b", Delay: time.Hour})
 		l := newLog()
-		ended := make(chan error)
-		go func() { ended <- q.Work(t.Context(), succeed, worker{Report: l.add}) }()
+		result := make(chan error)
+		go func() { result <- q.Work(t.Context(), succeed, worker{Report: l.add}) }()
 		time.Sleep(time.Minute + 100*time.Millisecond)
 		assert.Len(t, l.all(), 1)
 		shared.Stop()
 		put(t, q, message{ID: "c", Delay: time.Minute})
-		require.ErrorIs(t, <-ended, wheel.ErrStopped)
+		require.ErrorIs(t, <-result, wheel.ErrStopped)
 	})
 }

@@ -57,7 +57,10 @@ func putInTx(t *testing.T, client redis.UniversalClient) {
 	assert.Equal(t, "first", string(info.Payload))
 	p, err = putTx(t, client, q, message{ID: "b", Delay: time.Hour}, changeOrder)
 	require.NoError(t, errors.Join(err, p.Err()), "beyond MaxLength")
-	assert.Equal(t, "3", client.HGet(t.Context(), order, "changes").Val())
+	p, err = putTx(t, client, q, message{ID: "b"}, changeOrder)
+	require.NoError(t, err)
+	require.ErrorIs(t, p.Err(), delayqueue.ErrDuplicate, "of another transaction")
+	assert.Equal(t, "4", client.HGet(t.Context(), order, "changes").Val())
 	assert.Equal(t, map[string][]string{"due": {"a", "b"}}, whole(t, client))
 }
 

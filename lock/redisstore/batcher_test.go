@@ -67,11 +67,14 @@ func TestQueuedRequests(t *testing.T) {
 		store := open(t, wire.client(t))
 		require.NoError(t, store.Ping(t.Context()))
 		wire.set(redistest.Fault{Replies: redistest.Drop})
+		acquire := func(ctx context.Context, owner string) error {
+			_, err := store.Acquire(ctx, &driver.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
+			return err
+		}
 		ask := func(owner string, within time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			_, err := store.Acquire(ctx, &driver.Hold{Name: "a" + owner, Owner: owner, Count: 1, TTL: time.Minute})
-			return err
+			return acquire(ctx, owner)
 		}
 		var work sync.WaitGroup
 		for i := range redisstore.MaxInFlight + 5 {
@@ -89,6 +92,21 @@ func TestQueuedRequests(t *testing.T) {
 		wire.reset(false)
 		require.Eventually(t, func() bool { return ask("late:2", time.Second) == nil }, time.Minute, time.Millisecond)
 		assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:1").Val())
+
+		// Nor is it sent once the others have returned, though its deadline would allow that.
+		wire.set(redistest.Fault{Requests: redistest.Hold})
+		for i := range redisstore.MaxInFlight {
+			work.Go(func() { assert.NoError(t, ask(fmt.Sprintf("held:%d", i), time.Minute)) })
+			synctest.Wait()
+			require.Equal(t, i+1, store.InFlight())
+		}
+		cancelled, cancel := context.WithTimeout(t.Context(), time.Minute)
+		time.AfterFunc(time.Second, cancel)
+		require.ErrorIs(t, acquire(cancelled, "late:3"), driver.ErrNotDone)
+		wire.heal()
+		work.Wait()
+		synctest.Wait()
+		assert.Zero(t, server.Client(t).Exists(t.Context(), "alate:3").Val())
 	})
 }
 

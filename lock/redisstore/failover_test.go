@@ -146,6 +146,12 @@ func TestReplicasOfWhatIsGrantedAgain(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "4", admin.Get(t.Context(), driver.KindSemaphore.String()).Val(), "taken once")
+
+	// What is refused needs no replica.
+	other := heldFor(driver.KindMutex, 2)
+	other.Name = driver.KindMutex.String()
+	store := openWith(t, master.Client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
+	assert.Equal(t, driver.Refused, asks(t, store, other).Verdict)
 }
 
 // Every grant is a write, also one that is repeated and changes nothing: WAIT covers only
