@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -112,9 +113,12 @@ func TestSupervise(t *testing.T) {
 		"taken over": {
 			policy: term, after: 5 * time.Second,
 			happens: func(t *testing.T, s *server) {
-				lost(t, s)
-				client := s.Client(t)
-				assert.NoError(t, client.HSet(t.Context(), "job", "other:1", 1).Err())
+				// At once: a renewal in between would find no lock.
+				_, err := s.Client(t).TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+					p.Del(t.Context(), "job")
+					return p.HSet(t.Context(), "job", "other:1", 1).Err()
+				})
+				assert.NoError(t, err)
 			},
 			received: "SIGTERM +0s", reported: "lost, taken over; sending SIGTERM", ending: lock.ErrLost,
 		},
