@@ -85,9 +85,9 @@ func (l *Locker) drain(ctx context.Context) error {
 
 // end stops everything that runs.
 func (l *Locker) end(ctx context.Context) error {
-	l.announcer.stop(ctx)
 	err := l.watchdog.Close(ctx)
-	l.active.wait(ctx) // each may still have something to release
+	l.announcer.stop(ctx) // an announcement without an answer may use up ctx
+	l.active.wait(ctx)    // each may still have something to release
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	l.confirmed.stop(ctx)

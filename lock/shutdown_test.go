@@ -130,6 +130,25 @@ func TestShutdownWaitsForAFunctionWithoutItsLock(t *testing.T) {
 	}
 }
 
+// muteToClients is a store that does not answer an announcement of a client.
+type muteToClients struct{ driver.Store }
+
+func (muteToClients) Announce(ctx context.Context, _ driver.Client, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// An announcement that the store does not answer takes no time from what Close ends besides.
+func TestCloseBesideAnAnnouncement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := lock.New(muteToClients{locktest.StartMemory(t).Store(t)}, lock.Config{})
+		require.NoError(t, err)
+		lease := mustLock(t, l.Mutex("m")) // announces the client
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, lease.Err(), lock.ErrLost)
+	})
+}
+
 // Locks of every kind still held when the context ends are released, and their holders
 // are notified.
 func TestShutdownReleasesWhatIsLeft(t *testing.T) {
