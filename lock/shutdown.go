@@ -72,12 +72,12 @@ func (l *Locker) stopGranting() {
 	l.deferral.close()
 }
 
-// drain waits until nothing is held and nothing is left to release. It returns ctx's
-// cause if ctx ends first.
+// drain waits until nothing is in progress, nothing is held and nothing is left to release. It
+// returns ctx's cause if ctx ends first.
 func (l *Locker) drain(ctx context.Context) error {
-	l.active.wait(ctx)
+	idle := l.active.wait(ctx)
 	_ = l.watchdog.Drain(ctx) // its error carries no more than ctx
-	if l.unlocks.wait(ctx) && l.cleanup.pending.wait(ctx) && l.watchdog.Stats().Held == 0 {
+	if idle && l.unlocks.wait(ctx) && l.cleanup.pending.wait(ctx) && l.watchdog.Stats().Held == 0 {
 		return nil
 	}
 	return context.Cause(ctx)
@@ -85,9 +85,9 @@ func (l *Locker) drain(ctx context.Context) error {
 
 // end stops everything that runs.
 func (l *Locker) end(ctx context.Context) error {
-	l.announcer.stop(ctx)
 	err := l.watchdog.Close(ctx)
-	l.active.wait(ctx) // each may still have something to release
+	l.announcer.stop(ctx) // an announcement without an answer may use up ctx
+	l.active.wait(ctx)    // each may still have something to release
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	l.confirmed.stop(ctx)

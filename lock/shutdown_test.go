@@ -98,6 +98,57 @@ func TestShutdownWaitsForUnlocks(t *testing.T) {
 	})
 }
 
+// A function that runs on after the loss of its lock is waited for, too, up to the end of the context.
+func TestShutdownWaitsForAFunctionWithoutItsLock(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := locker(t, locktest.StartMemory(t).Store(t), lock.Config{})
+			end := make(chan struct{})
+			running, err := l.Mutex("m").With(lock.Options{MaxHold: time.Second}).Go(t.Context(), func(context.Context) error {
+				<-end
+				return nil
+			})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if ends {
+				time.AfterFunc(time.Minute-time.Second, func() { close(end) })
+			} else {
+				defer func() { <-running.Done() }()
+				defer close(end)
+			}
+			_, err = shutDown(l, time.Minute)
+			if ends {
+				require.NoError(t, err)
+				<-running.Done()
+				require.ErrorIs(t, running.Err(), lock.ErrLost)
+			} else {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, "before every Unlock")
+			}
+		})
+	}
+}
+
+// muteToClients is a store that does not answer an announcement of a client.
+type muteToClients struct{ driver.Store }
+
+func (muteToClients) Announce(ctx context.Context, _ driver.Client, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// An announcement that the store does not answer takes no time from what Close ends besides.
+func TestCloseBesideAnAnnouncement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := lock.New(muteToClients{locktest.StartMemory(t).Store(t)}, lock.Config{})
+		require.NoError(t, err)
+		lease := mustLock(t, l.Mutex("m")) // announces the client
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, lease.Err(), lock.ErrLost)
+	})
+}
+
 // Locks of every kind still held when the context ends are released, and their holders
 // are notified.
 func TestShutdownReleasesWhatIsLeft(t *testing.T) {

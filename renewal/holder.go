@@ -27,14 +27,13 @@ func (w *Watchdog) returned() {
 // checkAlive checks whether the lease's holder is alive, and queues the lease if so.
 func (w *Watchdog) checkAlive(l *Lease) {
 	defer w.returned()
-	alive, err := w.callAlive(l)
-	w.mu.Lock()
-	l.rules.Load().asked = never
-	w.mu.Unlock()
-	if !alive {
+	if alive, err := w.callAlive(l); !alive {
 		l.Lose(NotAlive, err)
 		return
 	}
+	w.mu.Lock()
+	l.rules.Load().asked = never
+	w.mu.Unlock()
 	name := w.groupsOf([]*Lease{l}, nil)[0]
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -65,27 +65,18 @@ func (n *node) request(ctx context.Context, s *Store, by time.Time, request func
 // have come by then count.
 func (p *poll[T]) gather(ctx context.Context, record func(reply[T]), decided func() bool) {
 	for p.late > 0 && !decided() {
+		var r reply[T]
 		select {
-		case r := <-p.replies:
-			p.late--
-			record(r)
+		case r = <-p.replies:
 		case <-ctx.Done():
-			p.received(record, decided)
-			return
+			select {
+			case r = <-p.replies:
+			default:
+				return
+			}
 		}
-	}
-}
-
-// received is gather without waiting.
-func (p *poll[T]) received(record func(reply[T]), decided func() bool) {
-	for p.late > 0 && !decided() {
-		select {
-		case r := <-p.replies:
-			p.late--
-			record(r)
-		default:
-			return
-		}
+		p.late--
+		record(r)
 	}
 }
 

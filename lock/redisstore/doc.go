@@ -133,9 +133,9 @@ package redisstore
 // internal/transport/transport.go, internal/transport/clock.go, internal/lua/deadline.lua,
 // internal/transport/query.go, internal/transport/background.go, internal/transport/call.go; panics of hooks:
 // internal/fault/fault.go Protect(), lock/internal/panics/panics.go.
-// Tests: internal/transport/shared_test.go, batcher_test.go, shared_test.go,
+// Tests: internal/transport/batch_test.go, internal/transport/shared_test.go, batcher_test.go, shared_test.go,
 // deadline_test.go, serverclock_test.go, hooks_test.go, lock/internal/panics/panics_test.go.
-// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398.
+// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398, 500.
 //
 // Renewals on Redis, and requests while a cluster moves a slot: store.go Store.Renew(),
 // internal/transport/renewal.go, internal/lua/renew.lua, internal/lua/fence_life.lua, readwrite.go.

@@ -66,7 +66,11 @@ func (q *queue) run(r *request) (any, error) {
 		if q.withdraw(r) {
 			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(r.ctx.Err()))
 		}
-		return nil, fault.Classify(r.ctx.Err())
+		select {
+		case <-r.done: // both: the reply counts
+		default:
+			return nil, fault.Classify(r.ctx.Err())
+		}
 	}
 	switch reply := r.reply.(type) {
 	case error:
