@@ -55,14 +55,14 @@ package filestore
 // Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
-// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380.
+// Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380, 506.
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.
 // Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 314, 388.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

@@ -154,10 +154,8 @@ func (f *file) lock(ctx context.Context) error {
 			return ended
 		case f.in.ending.Err() != nil:
 			return context.Cause(f.in.ending)
-		case err == nil:
-			return nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return err
+			return err // nil: it is locked
 		case try < lockSpins:
 			runtime.Gosched()
 			continue

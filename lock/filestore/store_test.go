@@ -82,6 +82,14 @@ func TestTheEndOfAProcess(t *testing.T) {
 					require.NoError(t, err)
 					defer sub.Close()
 					require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
+					if k != driver.KindPermit {
+						h.Count = 2
+						require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
+						h.Count = 1
+						held, err := mine.Release(t.Context(), h)
+						require.NoError(t, err)
+						require.True(t, held, "one of two holds is left")
+					}
 					require.Equal(t, driver.Refused, acquire(t, theirs, other).Verdict)
 					leave(mine)
 					settle()
@@ -216,7 +224,8 @@ func TestTheNextStart(t *testing.T) {
 		_, err := first.Release(t.Context(), &driver.Hold{Name: "a", Owner: "me:1"})
 		require.NoError(t, err)
 		kept := acquire(t, first, hold(driver.KindMutex, "b", "me:1"))
-		time.Sleep(5 * sweepEvery)
+		time.Sleep(time.Second)
+		first.sweep(sweepEvery)
 		names, err := first.names(t.Context(), "")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"b"}, names, "a was removed")
@@ -254,6 +263,7 @@ func TestWhatIsRemoved(t *testing.T) {
 			acquire(t, s, hold(driver.KindMutex, fmt.Sprint(i), "me:1"))
 		}
 		require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "me"}, time.Minute))
+		require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "living"}, time.Hour))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, pathOfStores, other.id), nil, 0o600)) // for its pipe
 		acquire(t, other, hold(driver.KindFair, "dead", "you:1"))
 		_ = other.finish(peers.abandon)
@@ -269,9 +279,9 @@ func TestWhatIsRemoved(t *testing.T) {
 			require.NoError(t, err)
 			return n + len(found)
 		}
-		assert.Equal(t, 1+20+1+1+1, files())
+		assert.Equal(t, 1+20+2+1+1, files())
 		time.Sleep(5 * sweepEvery)
-		assert.Equal(t, 1+20, files())
+		assert.Equal(t, 1+20+1, files())
 		names, err := s.names(t.Context(), "")
 		require.NoError(t, err)
 		assert.Len(t, names, 20)
@@ -318,30 +328,67 @@ func TestBriefSweepsReachAllFiles(t *testing.T) {
 	})
 }
 
-// A sweep that cannot write, as while the file system is full, is followed by another one.
+// A sweep that cannot use a file, as while the file system is full or another process has it locked, grants
+// nothing. The pipe of the process that held the lock stays for a later sweep, which frees it. Requests
+// for that file fail meanwhile.
 func TestASweepThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
-		var full atomic.Bool
-		system.pwrite = func(fd int, b []byte, at int64) (int, error) {
-			if full.Load() && bytes.Contains(b, []byte("me:1")) { // not the folder's clock, which is overwritten
-				return 0, unix.ENOSPC
-			}
-			return syscall.Pwrite(fd, b, at)
+	for name, want := range map[string]error{"a full file system": unix.ENOSPC, "files in use": errBusy} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testSweepThatFails(t, want) }) })
+	}
+}
+
+func testSweepThatFails(t *testing.T, want error) {
+	folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+	var full atomic.Bool
+	system.pwrite = func(fd int, b []byte, at int64) (int, error) {
+		if full.Load() && bytes.Contains(b, []byte("me:1")) { // not the folder's clock, which is overwritten
+			return 0, unix.ENOSPC
 		}
-		s, other := openIn(t, folder, system), openIn(t, folder, system)
-		acquire(t, other, hold(driver.KindRead, "a", "you:1"))
-		acquire(t, s, hold(driver.KindRead, "a", "me:1"))
-		time.Sleep(5 * sweepEvery)
-		_ = other.finish(peers.abandon)
-		full.Store(true)
-		time.Sleep(5 * sweepEvery)
-		full.Store(false)
-		time.Sleep(time.Hour)
-		names, err := s.names(t.Context(), "")
-		require.NoError(t, err)
-		assert.Empty(t, names)
-	})
+		return syscall.Pwrite(fd, b, at)
+	}
+	s, other, third := openIn(t, folder, system), openIn(t, folder, system), openIn(t, folder, system)
+	pipe := filepath.Join(folder, pathOfStores, other.id)
+	require.NoError(t, os.WriteFile(pipe, nil, 0o600))
+	waiting, notices := hold(driver.KindMutex, "a", "me:1"), make(chan driver.Notice, 100)
+	waiting.Queue.Subscribed = true
+	sub, err := s.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	acquire(t, other, hold(driver.KindMutex, "a", "you:1"))
+	require.Equal(t, driver.Refused, acquire(t, s, waiting).Verdict)
+
+	var used []*file
+	if want == errBusy { //nolint:errorlint // the case's own
+		for _, path := range []string{fileOf(pathOfLocks, "a"), fileOf(pathOfClients, "me:1")} {
+			f, err := third.open(t.Context(), path, true)
+			require.NoError(t, err)
+			used = append(used, f)
+		}
+	}
+	full.Store(want == unix.ENOSPC) //nolint:errorlint // the case's own
+	_ = other.finish(peers.abandon)
+	time.Sleep(3 * sweepEvery)
+	_, err = s.Acquire(t.Context(), waiting)
+	for _, err := range []error{err, s.Announce(t.Context(), driver.Client{ID: "me:1"}, time.Minute)} {
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+	}
+	require.FileExists(t, pipe, "broken promise: what the process held is not free any more")
+	for len(notices) > 0 {
+		require.Equal(t, driver.Notice{}, <-notices, "broken promise: a grant that is not stored")
+	}
+	full.Store(false)
+	for _, f := range used {
+		f.close()
+	}
+	time.Sleep(3 * sweepEvery)
+	require.NoFileExists(t, pipe)
+	require.NotEmpty(t, notices)
+	assert.Equal(t, "me:1", (<-notices).Owner)
+	info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, info.HolderCount)
 }
 
 // A process that is stopped in the middle of a request fails the requests for its name at their
@@ -352,21 +399,39 @@ func TestAStoppedProcess(t *testing.T) {
 		s, other := openIn(t, folder, system), openIn(t, folder, system)
 		stopped, err := other.open(t.Context(), fileOf(pathOfLocks, "a"), true)
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for _, ctx := range []context.Context{ctx, t.Context()} {
+		for _, limit := range []time.Duration{time.Second, 0, 2 * lockWait} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			if limit == 0 {
+				ctx, limit = t.Context(), lockWait
+			}
 			begin := time.Now()
 			_, err = s.Acquire(ctx, hold(driver.KindMutex, "a", "me:1"))
+			cancel()
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			require.ErrorIs(t, err, driver.ErrNotDone)
 			require.ErrorIs(t, err, errBusy)
-			assert.LessOrEqual(t, time.Since(begin), lockWait+maxPause)
+			assert.GreaterOrEqual(t, time.Since(begin), limit)
+			assert.LessOrEqual(t, time.Since(begin), limit+maxPause)
 		}
+		clock, err := other.open(t.Context(), pathOfClock, true)
+		require.NoError(t, err)
 		acquire(t, s, hold(driver.KindMutex, "b", "me:1"))
+		clock.close()
+		copied, err := unix.Dup(stopped.fd) // as a process has it that is being started
+		require.NoError(t, err)
+		defer unix.Close(copied)
 		stopped.close()
-		assert.Equal(t, driver.Granted, acquire(t, s, hold(driver.KindMutex, "a", "me:1")).Verdict)
+		_, err = s.Acquire(overdue{t.Context()}, hold(driver.KindMutex, "a", "me:1"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		assert.Equal(t, driver.Granted, acquire(t, s, hold(driver.KindMutex, "a", "me:2")).Verdict)
 	})
 }
+
+// overdue is a context beyond its deadline whose timer is late, as after the process was stopped.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 // Requests of one process for one name are carried out in the order of their arrival, and those that wait
 // open no file: a thousand that each tried to lock it starved each other, and the holder's renewal.
@@ -463,19 +528,30 @@ func mustSystem(t testing.TB) system {
 	return s
 }
 
-// A write that breaks off leaves what was there, or what was written.
+// A write that breaks off leaves what was there, or what was written, and fails: it leaves what was there if
+// the error matches driver.ErrNotDone.
 func TestBrokenWrites(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	large, err := s.open(t.Context(), fileOf(pathOfLocks, "large"), true)
+	require.NoError(t, err)
+	require.ErrorIs(t, large.write(make([]byte, maxContent+1)), driver.ErrNotDone, "it would not be read")
+	large.close()
 	var files atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) {
-		left := -1 // bytes until the writes break off
+		left := -1           // bytes until the writes break off
+		var once, short bool // the next write does not; no error is returned
 		s.pwrite = func(fd int, b []byte, at int64) (int, error) {
 			if left < 0 || left >= len(b) {
 				left = max(left-len(b), -1)
 				return syscall.Pwrite(fd, b, at)
 			}
 			n, _ := syscall.Pwrite(fd, b[:left], at)
-			left = 0
+			if left = 0; once {
+				left = -1
+			}
+			if short {
+				return n, nil
+			}
 			return n, errors.New("killed")
 		}
 		path := fileOf(pathOfLocks, fmt.Sprint(files.Add(1)))
@@ -490,12 +566,17 @@ func TestBrokenWrites(t *testing.T) {
 			require.Equal(rt, string(want), string(f.content))
 			next := rapid.SliceOfN(rapid.Byte(), 1, 6000).Draw(rt, "content")
 			left = -1
-			if rapid.Bool().Draw(rt, "breaks") {
+			breaks := rapid.Bool().Draw(rt, "breaks")
+			if breaks {
 				left = rapid.IntRange(0, len(next)+slotSize-1).Draw(rt, "after")
+				once, short = rapid.Bool().Draw(rt, "once"), rapid.Bool().Draw(rt, "short")
 			}
-			if err = f.write(next); err == nil {
+			err = f.write(next)
+			require.Equal(rt, breaks, err != nil)
+			switch {
+			case err == nil:
 				want = next
-			} else {
+			case !errors.Is(err, driver.ErrNotDone):
 				broken = next
 			}
 			if left = -1; rapid.IntRange(0, 9).Draw(rt, "remove") == 0 {
@@ -530,11 +611,11 @@ func TestContentsBesideWrites(t *testing.T) {
 	})
 	found := 0
 	for range 500 {
-		assert.NoError(t, s.contents(path, func([]byte) { found++ }))
+		assert.NoError(t, s.contents(path, func(b []byte) { found += len(b) }))
 	}
 	end.Store(true)
 	writes.Wait()
-	assert.Equal(t, 500, found)
+	assert.Equal(t, 500*len(content), found)
 }
 
 // A store whose pipe was full notifies its subscriptions: messages may have been lost.
@@ -584,6 +665,46 @@ func TestALargeFullPipe(t *testing.T) {
 	assert.True(t, missed)
 }
 
+// A message that breaks off counts as one that was lost.
+func TestAMessageThatBreaksOff(t *testing.T) {
+	own, sender, err := os.Pipe()
+	require.NoError(t, err)
+	defer own.Close()
+	_, err = sender.Write([]byte{1, 0, 'a', 3, 0, 'b'})
+	require.NoError(t, err)
+	require.NoError(t, sender.Close())
+	var received []string
+	missed := 0
+	p := &fifos{received: func(b []byte) { received = append(received, string(b)) }, missed: func() { missed++ }}
+	p.receive(own, pipeRoom)
+	assert.Equal(t, []string{"a"}, received)
+	assert.Equal(t, 1, missed)
+}
+
+// A grant by release whose message would not be written to a pipe at once, as of a very long name, has the
+// waiter ask again.
+func TestAMessageThatIsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system, name := t.TempDir()+"/locks", bubbled("bubble", newMailboxes()), strings.Repeat("a", pipeBuf)
+		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+		waiting, notices := hold(driver.KindMutex, name, "you:1"), make(chan driver.Notice, 100)
+		waiting.Queue.Subscribed = true
+		sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+		require.NoError(t, err)
+		defer sub.Close()
+		acquire(t, mine, hold(driver.KindMutex, name, "me:1"))
+		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+		_, err = mine.Release(t.Context(), &driver.Hold{Name: name, Owner: "me:1"})
+		require.NoError(t, err)
+		settle()
+		require.NotEmpty(t, notices)
+		for len(notices) > 0 {
+			require.Equal(t, driver.Notice{}, <-notices)
+		}
+		assert.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+	})
+}
+
 // A store that cannot be opened leaves no file open.
 func TestAPipeThatCannotBeRenamed(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
@@ -608,6 +729,15 @@ func TestADeletedPipe(t *testing.T) {
 	for _, what := range []string{"stores", "clients", "locks", "clock"} {
 		require.NoError(t, os.RemoveAll(folder+"/"+what))
 	}
+	_, err = theirs.Presence()
+	require.ErrorIs(t, err, unix.ENOENT)
+	own := hold(driver.KindMutex, "a", "you:2")
+	require.Equal(t, driver.Granted, acquire(t, theirs, own).Verdict)
+	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	_, err = theirs.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "you:2"})
+	require.NoError(t, err)
+	require.Len(t, notices, 1, "broken promise: a process needs a pipe to notify itself")
+	<-notices
 	for _, s := range []*Store{mine, theirs, lent} {
 		s.sweep(time.Minute)
 	}
@@ -632,6 +762,9 @@ func TestADeletedPipe(t *testing.T) {
 	noticed()
 	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
 	require.Equal(t, closed, theirs.peers.look(lent.id))
+	require.NoError(t, theirs.Close())
+	require.Equal(t, closed, lent.peers.look(theirs.id), "what it has is left to its TTL")
+	require.Equal(t, dead, lent.peers.look(mine.id))
 }
 
 // A process may end after it was looked at and before it is watched.
@@ -640,13 +773,18 @@ func TestAWatchThatComesTooLate(t *testing.T) {
 	p, err := openFIFO(s.fd, "gone", func([]byte) {}, func() {})
 	require.NoError(t, err)
 	p.abandon()
-	ended := make(chan struct{})
-	s.peers.watch("gone", func() { close(ended) })
+	ended, done := make(chan struct{}), false
+	s.peers.watch("gone", func() {
+		close(ended)
+		done = true
+	})
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
 		t.Fatal("the end of the process was not noticed")
 	}
+	require.NoError(t, s.Close())
+	assert.True(t, done, "Close waits for what was called")
 }
 
 // The end of a process is noticed within a second, also by one that had no descriptor to watch it: its waiter
@@ -720,17 +858,33 @@ func TestTheEndOfAllWaitingClosesFiles(t *testing.T) {
 	}
 }
 
-// A process that is stopped in the middle of a sweep delays no Close.
-func TestCloseBesideAStoppedSweep(t *testing.T) {
+// A process that is stopped in the middle of a sweep, or of a request, delays no Close. It ends the requests
+// that wait for that process, and later ones fail.
+func TestCloseBesideAStoppedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
 		s, other := openIn(t, folder, system), openIn(t, folder, system)
-		stopped, err := other.open(t.Context(), pathOfClock, true)
-		require.NoError(t, err)
-		defer stopped.close()
+		for _, path := range []string{pathOfClock, fileOf(pathOfLocks, "a")} {
+			stopped, err := other.open(t.Context(), path, true)
+			require.NoError(t, err)
+			defer stopped.close()
+		}
+		request := func() error {
+			_, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- request() }()
+		synctest.Wait()
 		begin := time.Now()
 		require.NoError(t, s.Close())
 		assert.LessOrEqual(t, time.Since(begin), closeSweep)
+		_, list := s.names(t.Context(), "")
+		_, presence := s.Presence()
+		for _, err := range []error{<-ended, request(), s.Announce(t.Context(), driver.Client{ID: "me"}, time.Hour), list, presence} {
+			require.ErrorIs(t, err, errClosed)
+			require.ErrorIs(t, err, driver.ErrNotDone)
+		}
 	})
 }
 
@@ -781,6 +935,10 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	_, err = s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
+	require.ErrorContains(t, err, "is no file of this user")
 }
 
 // An umask that takes rights of the user keeps no later process from the folder, or from a lock.

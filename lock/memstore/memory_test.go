@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -68,14 +69,19 @@ func TestNamesStayWhileTheyHaveSomething(t *testing.T) {
 		waiter.Queue.Keep = 10 * time.Second
 		sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
 		require.NoError(t, err)
+		other := s.Open()
+		_, err = other.Subscribe(t.Context(), hold(driver.KindMutex, "free", "b:1"), func(driver.Notice) {})
+		require.NoError(t, err)
 		for _, h := range []*driver.Hold{hold(driver.KindFair, "fair", "a:1"), waiter, hold(driver.KindRead, "read", "a:1")} {
 			_, err := s.Acquire(t.Context(), h)
 			require.NoError(t, err)
 		}
 		time.Sleep(3 * keptFor)
-		assert.Equal(t, []string{"fair", "latch", "permits"}, must(s.list(t.Context(), "")))
+		assert.Equal(t, []string{"fair", "free", "latch", "permits"}, must(s.list(t.Context(), "")))
+		assert.Equal(t, []string{"fair", "free"}, must(s.list(t.Context(), "f")))
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, []string{"fair", "latch"}, must(s.list(t.Context(), "")), "a subscription and a latch do not end")
+		assert.Equal(t, []string{"fair", "free", "latch"}, must(s.list(t.Context(), "")), "a subscription and a latch do not end")
+		require.NoError(t, other.Close())
 		sub.Close()
 		sub.Close() // once more is the same
 		_, err = s.Count(t.Context(), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountDelete, Request: "3"})
@@ -102,6 +108,7 @@ func TestTokensGrowBeyondADroppedName(t *testing.T) {
 			_, err = s.Release(t.Context(), &driver.Hold{Name: "a", Owner: "a:1"})
 			require.NoError(t, err)
 		}
+		assert.Equal(t, 1, s.size(), "a name is in memory once, and so is its check")
 		for s.size() > 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -111,20 +118,25 @@ func TestTokensGrowBeyondADroppedName(t *testing.T) {
 	})
 }
 
-// Locks outlive the stores, which may all be closed meanwhile.
+// Locks outlive the stores, which may all be closed meanwhile: then nothing is dropped, as no timer runs.
 func TestLocksOutliveTheirStores(t *testing.T) {
+	require.NoError(t, New().Close(), "a store without a name")
 	synctest.Test(t, func(t *testing.T) {
 		first := New()
+		sub, err := first.Subscribe(t.Context(), hold(driver.KindMutex, "ended", "a:1"), func(driver.Notice) {})
+		require.NoError(t, err)
 		h := hold(driver.KindMutex, "a", "a:1")
 		h.TTL = time.Minute
-		_, err := first.Acquire(t.Context(), h)
+		_, err = first.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.NoError(t, first.Close())
 		require.NoError(t, first.Close())
+		sub.Close()
 		_, err = first.Acquire(t.Context(), h)
 		require.ErrorIs(t, err, driver.ErrNotDone)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		time.Sleep(10 * time.Second)
+		assert.Equal(t, 2, first.size())
 		second := first.Open()
 		defer second.Close()
 		a, err := second.Acquire(t.Context(), hold(driver.KindMutex, "a", "b:1"))
@@ -145,6 +157,7 @@ func TestRecordsEnd(t *testing.T) {
 		_, err := s.Acquire(t.Context(), h)
 		require.NoError(t, err)
 		require.NoError(t, s.Announce(t.Context(), driver.Client{ID: "a", Host: "here"}, time.Minute))
+		time.Sleep(30 * time.Second)
 		for _, host := range []string{"here", ""} {
 			info, err := s.Inspect(t.Context(), "a", driver.KindMutex)
 			require.NoError(t, err)
@@ -152,16 +165,25 @@ func TestRecordsEnd(t *testing.T) {
 			assert.Equal(t, host, info.Holders[0].Client.Host)
 			time.Sleep(2 * time.Minute)
 		}
+		time.Sleep(time.Hour)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		assert.Empty(t, s.records, "with the names, records are dropped that have ended")
 	})
 }
 
-// A request whose context has ended changes nothing.
+// A request whose context has ended changes nothing, and neither does one that is intercepted by an error.
 func TestNoStepAfterTheContextsEnd(t *testing.T) {
 	s := New()
 	defer s.Close()
+	outage := errors.New("outage")
+	s.Intercept(func(context.Context) error { return outage })
+	_, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "a:1"))
+	require.ErrorIs(t, err, outage)
+	s.Intercept(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.Acquire(ctx, hold(driver.KindMutex, "a", "a:1"))
+	_, err = s.Acquire(ctx, hold(driver.KindMutex, "a", "a:1"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, err, driver.ErrNotDone)
