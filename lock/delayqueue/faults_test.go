@@ -511,6 +511,54 @@ func TestReplyToRevivalIsLost(t *testing.T) {
 	})
 }
 
+// altering replaces the replies to requests while it has one, as a proxy may.
+type altering struct{ reply []any }
+
+func (*altering) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *altering) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(interface{ SetVal(v any) }); ok && h.reply != nil {
+			c.SetVal(h.reply)
+		}
+		return err
+	}
+}
+
+func (*altering) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A reply that no script gives is an error, not a message or a count.
+func TestRepliesOfNoScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, hook := embedded(t), new(altering)
+		q := open(t, client, config{})
+		put(t, q, message{ID: "a"})
+		client.AddHook(hook)
+		one := int64(1)
+		for _, reply := range [][]any{
+			{},
+			{"x", []any{"a", "due", one, one, one, one, one, "", ""}},
+			{one, "a"},
+			{one, []any{"a", "due", one, one, one, one, one, ""}},
+			{one, []any{"a", "due", one, "1x", one, one, one, "", ""}},
+			{one, []any{one, "due", one, one, one, one, one, "", ""}},
+		} {
+			hook.reply = reply
+			_, err := q.Get(t.Context(), "a")
+			assert.ErrorContains(t, err, "unexpected reply", "%v", reply)
+		}
+		for _, part := range []any{"x", "", "9223372036854775808", nil, 1.5} {
+			hook.reply = []any{one, part, one, one, one, one, one}
+			_, err := q.Stats(t.Context())
+			assert.ErrorContains(t, err, "unexpected reply", "%v", part)
+		}
+		hook.reply = nil
+	})
+}
+
 // A request for any number of messages is repeated as it was.
 func TestRepeatedPutOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,7 +70,8 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	if r.err == nil && len(r.parts) == 0 {
 		return Info{}, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, ErrNotFound)
 	}
-	return r.info(now), r.err
+	info := r.info(now)
+	return info, r.err
 }
 
 // info reads the result of describe.

@@ -181,25 +181,27 @@ func (*widest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 // A request of any configuration is for some dozens of messages; renewals are for some more.
 func TestRenewalsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sizes, most, client := make(chan int, 1000), new(widest), embedded(t)
-		client.AddHook(most)
-		q := open(t, client, config{Renewal: renewal.Config{
-			BatchSize: 1 << 16, Observer: &renewal.Observer{Batch: func(b renewal.Batch) { sizes <- b.Size }},
-		}})
-		put(t, q, numbered(300)...)
-		work(t, q, func(context.Context, *delivery) error {
-			time.Sleep(delayqueue.DefaultTTL)
-			return nil
-		}, worker{Concurrency: 300})
-		time.Sleep(2 * delayqueue.DefaultTTL)
-		require.NotEmpty(t, sizes)
-		for range len(sizes) {
-			assert.LessOrEqual(t, <-sizes, renewal.DefaultBatchSize)
-		}
-		assert.Less(t, most.Load(), int64(3*renewal.DefaultBatchSize+20), "Put, claims, renewals and outcomes")
-		assert.Empty(t, whole(t, client))
-	})
+	for size, bound := range map[int]int{0: renewal.DefaultBatchSize, 8: 8, 1 << 16: renewal.DefaultBatchSize} {
+		synctest.Test(t, func(t *testing.T) {
+			sizes, most, client := make(chan int, 1000), new(widest), embedded(t)
+			client.AddHook(most)
+			q := open(t, client, config{Renewal: renewal.Config{
+				BatchSize: size, Observer: &renewal.Observer{Batch: func(b renewal.Batch) { sizes <- b.Size }},
+			}})
+			put(t, q, numbered(300)...)
+			work(t, q, func(context.Context, *delivery) error {
+				time.Sleep(delayqueue.DefaultTTL)
+				return nil
+			}, worker{Concurrency: 300})
+			time.Sleep(2 * delayqueue.DefaultTTL)
+			require.NotEmpty(t, sizes)
+			for range len(sizes) {
+				assert.LessOrEqual(t, <-sizes, bound)
+			}
+			assert.Less(t, most.Load(), int64(3*renewal.DefaultBatchSize+20), "Put, claims, renewals and outcomes")
+			assert.Empty(t, whole(t, client))
+		})
+	}
 }
 
 // On a server that is mute, Work returns a RequestTimeout after its leases are over, however many

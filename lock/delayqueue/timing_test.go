@@ -504,7 +504,8 @@ func TestHandlerOverwritesItsDelivery(t *testing.T) {
 func TestPanicsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
-		q := open(t, client, config{})
+		var logged safeBuilder
+		q := open(t, client, config{Logger: logTo(&logged)})
 		put(t, q, message{ID: "panics"}, message{ID: "exits"}, message{ID: "works"})
 		l := newLog()
 		work(t, q, func(_ context.Context, d *delivery) error {
@@ -518,6 +519,8 @@ func TestPanicsAreFailures(t *testing.T) {
 		}, worker{MaxAttempts: 1, Report: func(r report) { l.add(r); panic("the report, too") }})
 		time.Sleep(time.Second)
 		assert.ElementsMatch(t, []string{"panics buried", "exits buried", "works done"}, outcomes(l.all()))
+		assert.Regexp(t, `msg="delayqueue: panic in a handler" queue=mails id=panics panic="oh dear" stack=.*timing_test\.go`, logged.String())
+		assert.Regexp(t, `msg="delayqueue: panic in WorkerConfig\.Report" queue=mails id=works panic="the report, too" stack=`, logged.String())
 		for _, r := range l.all() {
 			if r.ID == "panics" {
 				var p *lock.PanicError

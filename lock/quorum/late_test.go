@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +227,45 @@ func TestReleaseOfNoGrantAsksNoNode(t *testing.T) {
 		require.False(t, held)
 		synctest.Wait()
 		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// A store forgets the grants that have ended without a release, once there are many, and no others: their
+// releases are for nodes that know them.
+func TestForgetsGrantsThatHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		acquire := func(name string, ttl time.Duration) {
+			h := hold("me:1")
+			h.Name, h.TTL = name, ttl
+			granted(t, store, h)
+		}
+		const many = 1 << 10
+		acquire("held", time.Hour)
+		for i := range many - 2 {
+			acquire(fmt.Sprint("ended ", i), ttl)
+		}
+		pass(ttl + time.Second)
+		acquire("has just ended", ttl/2)
+		pass(ttl - time.Millisecond) // and a node may keep it for a little longer
+		acquire("another", ttl)
+		var requests atomic.Int64
+		for _, b := range all {
+			b.set(func(string, *driver.Hold) mishap {
+				requests.Add(1)
+				return mishap{}
+			})
+		}
+		for name, want := range map[string]int64{"held": 3, "ended 0": 0, fmt.Sprint("ended ", many-3): 0, "has just ended": 3, "another": 3} {
+			requests.Store(0)
+			h := hold("me:1")
+			h.Name, h.Count = name, 0
+			_, err := store.Release(t.Context(), h)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, want, requests.Load(), name)
+		}
 	})
 }
 

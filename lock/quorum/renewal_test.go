@@ -271,3 +271,33 @@ func TestOneRestorationOfALeaseAtATime(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
+
+// A restoration has the time of its lease, and no more: afterwards the node may have given the lock to another.
+func TestRestorationEndsWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 * time.Second
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: limit}, stores...)
+		h := hold("me:1")
+		h.TTL = 3 * limit
+		granted(t, store, h)
+		all[2].lose()
+		ends, late := time.Now().Add(h.TTL), 0
+		all[2].set(func(request string, _ *driver.Hold) mishap {
+			switch {
+			case request != "acquire":
+				return mishap{}
+			case time.Until(ends) >= limit:
+				return mishap{lost: true}
+			}
+			late++
+			return mishap{there: limit + driver.MaxLateness}
+		})
+		items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: h.Kind, TTL: h.TTL}}
+		store.Renew(t.Context(), items)
+		require.Equal(t, renewal.Renewed, items[0].Outcome)
+		pass(h.TTL + 2*driver.MaxLateness)
+		require.Equal(t, 1, late)
+		require.Zero(t, holders(all, "a"))
+	})
+}

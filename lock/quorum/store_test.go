@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -279,6 +280,10 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 		require.Zero(t, holders(all, "a"))
 		_, err = store.Acquire(t.Context(), hold("me:2"))
 		require.ErrorIs(t, err, driver.ErrNotDone)
+		require.ErrorIs(t, store.Announce(t.Context(), driver.Client{ID: "me"}, ttl), driver.ErrNotDone)
+		items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: driver.KindMutex, TTL: ttl}}
+		store.Renew(t.Context(), items)
+		require.ErrorIs(t, items[0].Err, driver.ErrNotDone)
 		require.NoError(t, store.Close(), "twice is fine")
 	})
 }
@@ -307,6 +312,46 @@ func TestCloseDoesNotWaitForUnresponsiveNodes(t *testing.T) {
 		assert.Less(t, time.Since(begin), nodeTimeout/2)
 		assert.NotEmpty(t, all[0].holder("a"))
 		assert.Empty(t, all[1].holder("a"), "it is back")
+	})
+}
+
+// punctual is a node whose client ends a release at its deadline, and not before.
+type punctual struct{ *booth }
+
+func (p punctual) Release(ctx context.Context, h *driver.Hold) (held bool, err error) {
+	by, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
+	defer cancel()
+	return p.booth.Release(ctx, h)
+}
+
+// Close takes twice NodeTimeout at most, though a client ends requests at their deadlines only, and one slow
+// release follows the other.
+func TestCloseBoundsTheLastRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		stores[2] = punctual{all[2]}
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		var holds []*driver.Hold
+		for i := range 5 {
+			h := hold("me:1")
+			h.Name = fmt.Sprint("lock ", i)
+			granted(t, store, h)
+			holds = append(holds, h)
+		}
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		for _, h := range holds {
+			h.Count = 0
+			_, err := store.Release(t.Context(), h)
+			require.NoError(t, err)
+		}
+		all[2].set(func(string, *driver.Hold) mishap { return mishap{there: nodeTimeout * 9 / 10} })
+		time.Sleep(nodeTimeout / 2)
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		assert.Equal(t, 2*nodeTimeout, time.Since(begin))
+		time.Sleep(nodeTimeout) // the last release arrives
 	})
 }
 

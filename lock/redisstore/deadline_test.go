@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -451,4 +452,32 @@ func TestSlowRoundTripGetsTheLock(t *testing.T) {
 		wire.heal()
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
+}
+
+// A request that is preceded by a slow reading of the server's clock is not sent if its reply would come too
+// late: its caller would not know whether it was carried out.
+func TestSlowReadingOfTheClock(t *testing.T) {
+	for _, test := range []struct {
+		delay, within time.Duration
+		sent          int // with the reading
+	}{
+		{400 * time.Millisecond, time.Second, 1},
+		{400 * time.Millisecond, 2 * time.Second, 2},
+		{200 * time.Millisecond, 700 * time.Millisecond, 2}, // which is not slow
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, wire := startNetwork(t)
+			store := open(t, wire.client(t))
+			learnScripts(t, store)
+			time.Sleep(20 * time.Minute) // the last reading is too old
+			before := wire.scripts()
+			wire.set(redistest.Fault{Delay: test.delay})
+			ctx, cancel := context.WithTimeout(t.Context(), test.within)
+			defer cancel()
+			_, err := store.Acquire(ctx, mutexOf("a", 1))
+			assert.Equal(t, test.sent == 1, errors.Is(err, driver.ErrNotDone), "%v", err)
+			assert.Equal(t, test.sent, wire.scripts()-before)
+			wire.heal()
+		})
+	}
 }

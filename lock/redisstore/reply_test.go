@@ -651,3 +651,62 @@ func TestRepliesOutOfBoundsAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// Renewals for which the server's clock cannot be read are not sent, and those whose replies no script gives
+// renew nothing. One that arrives late is not repeated for a caller that has gone.
+func TestUnreadableRepliesRenewNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		clock, reply string // the clock's default is right
+		cancels      bool   // the caller, with the first run
+		sent         int    // runs, of two kinds of lock
+		reason       string
+	}{
+		"sound":              {reply: "*2 :1 :1", sent: 2},
+		"clock of no text":   {clock: ":1", reason: "unexpected reply"},
+		"clock of no number": {clock: "$1 x", reason: "unexpected reply"},
+		"clock of zero":      {clock: "$1 0", reason: "unexpected reply"},
+		"clock too large":    {clock: "$19 9223372036854775807", reason: "unexpected reply"},
+		"too short":          {reply: "*1 :1", sent: 2, reason: "unexpected reply"},
+		"too long":           {reply: "*3 :1 :1 :1", sent: 2, reason: "unexpected reply"},
+		"no array":           {reply: ":1", sent: 2, reason: "unexpected reply"},
+		"late":               {reply: "*1 $4 late", cancels: true, sent: 2, reason: "arrived after its deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var sent atomic.Int64
+			store := open(t, bareClient(t, fakeServer(t, func(command []string) string {
+				switch verb := strings.ToLower(command[0]); {
+				case verb != "evalsha" && verb != "eval":
+					return fmt.Sprintf("-ERR unknown command '%s'\r\n", verb)
+				case command[2] == "1" && test.clock == "":
+					return clockReply()
+				case command[2] == "1":
+					return strings.ReplaceAll(test.clock, " ", "\r\n") + "\r\n"
+				}
+				if sent.Add(1); test.cancels {
+					cancel()
+				}
+				return strings.ReplaceAll(test.reply, " ", "\r\n") + "\r\n"
+			})))
+			var holds []*driver.Hold
+			for n, kind := range []driver.Kind{driver.KindMutex, driver.KindMutex, driver.KindRead, driver.KindRead} {
+				h := mutexOf(fmt.Sprint("lock ", n), n)
+				h.Kind = kind
+				holds = append(holds, h)
+			}
+			for _, item := range renewItems(ctx, store, holds...) {
+				if test.reason == "" {
+					assert.Equal(t, renewal.Renewed, item.Outcome, "%v", item.Err)
+					continue
+				}
+				assert.Equal(t, renewal.Unknown, item.Outcome)
+				assert.ErrorContains(t, item.Err, test.reason)
+				assert.Equal(t, test.sent == 0 || test.cancels, errors.Is(item.Err, driver.ErrNotDone))
+			}
+			assert.EqualValues(t, test.sent, sent.Load())
+		})
+	}
+}

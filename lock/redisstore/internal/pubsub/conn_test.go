@@ -70,8 +70,11 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 	options.Username, options.Password = "half", "any"
 	client := redis.NewClient(&options)
 	defer client.Close()
-	var revoked atomic.Bool
-	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(err error) { assert.True(t, revoked.Load(), err) })
+	var revoked, doubted atomic.Bool
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(err error) {
+		assert.True(t, revoked.Load(), err)
+		doubted.Store(true)
+	})
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -122,8 +125,8 @@ func TestRefusedSubscriptionAffectsNoOther(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		cn, c := s.conns[""], s.channels[Channel{Name: "c"}]
-		return cn != nil && len(cn.requests) == 0 && len(cn.channels) == 1 && c.conn == nil
-	}, time.Minute, time.Millisecond, "the refusal has come")
+		return cn != nil && len(cn.requests) == 0 && len(cn.channels) == 1 && c.conn == nil && doubted.Load()
+	}, time.Minute, time.Millisecond, "the refusal has come, and the end of the connection was reported")
 	require.NoError(t, admin.Publish(ctx, "a", "a").Err())
 	assert.Equal(t, driver.Notice{Owner: "a"}, next())
 }
@@ -270,6 +273,8 @@ func TestRedirectedUnsubscriptionEndsNoConnection(t *testing.T) {
 				return confirmation(request, 1)
 			case "unsubscribe a":
 				return confirmation(request, 1) + "-MOVED 15495 127.0.0.1:2\r\n"
+			case "unsubscribe b":
+				return "-MOVED 15495 127.0.0.1:2\r\n"
 			}
 			return ""
 		})
@@ -283,6 +288,10 @@ func TestRedirectedUnsubscriptionEndsNoConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Zero(t, woken.Load(), "another connection would wake it")
 		b.Close()
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		assert.Empty(t, s.conns, "it has no channel any more")
+		s.mu.Unlock()
 		s.Close()
 		require.NoError(t, client.Close())
 		served.Wait()
@@ -414,6 +423,83 @@ func TestRefusedPingEndsNoConnection(t *testing.T) {
 		assert.Zero(t, woken.Load(), "a connection that is replaced wakes its waiters")
 		s.Close()
 		require.NoError(t, client.Close())
+		served.Wait()
+	})
+}
+
+// A channel whose request could not be sent in time, as while a connection is being made, fails all that
+// have subscribed to it: no other request would follow for those with more time.
+func TestUnsentSubscriptionFailsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := scripted(func(request string) string {
+			if request == "ping" {
+				return ""
+			}
+			return confirmation(request, 1)
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		_, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) {})
+		require.NoError(t, err)
+		s.mu.Lock()
+		cn := s.conns[""]
+		s.mu.Unlock()
+		cn.order <- struct{}{} // something is being sent
+		begin := time.Now()
+		var waiting sync.WaitGroup
+		for _, within := range []time.Duration{2 * attachWithin, time.Hour} {
+			waiting.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				_, err := s.Subscribe(ctx, []Handler{{Channel: Channel{Name: "b"}}}, func(driver.Notice) {})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			synctest.Wait() // the first one makes the request
+		}
+		waiting.Wait()
+		assert.Equal(t, 2*attachWithin, time.Since(begin))
+		cn.sent()
+		s.Close()
+		require.NoError(t, client.Close())
+		served.Wait()
+	})
+}
+
+// A subscription that was refused is requested again for the next waiter, though an earlier one still waits
+// for another of its channels.
+func TestRefusedSubscriptionIsRequestedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mute, muteServed := scripted(func(string) string { return "" })
+		requests := 0
+		client, served := scripted(func(request string) string {
+			if request != "subscribe b" {
+				return ""
+			}
+			if requests++; requests == 1 {
+				return "-NOPERM no permission\r\n"
+			}
+			return confirmation(request, 1)
+		})
+		s := New(func(_ context.Context, c Channel) (Node, error) {
+			if c.Name == "a" {
+				return Node{ID: "mute", Client: mute}, nil
+			}
+			return Node{Client: client}, nil
+		}, func(error) {})
+		ctx, giveUp := context.WithTimeout(t.Context(), time.Hour)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			_, err := s.Subscribe(ctx, []Handler{{Channel: Channel{Name: "a"}}, {Channel: Channel{Name: "b"}}}, func(driver.Notice) {})
+			assert.Error(t, err)
+		})
+		synctest.Wait()
+		_, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "b"}}}, func(driver.Notice) {})
+		assert.NoError(t, err)
+		giveUp()
+		waiting.Wait()
+		s.Close()
+		require.NoError(t, mute.Close())
+		require.NoError(t, client.Close())
+		muteServed.Wait()
 		served.Wait()
 	})
 }

@@ -1,12 +1,18 @@
 package transport
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
 
 // The nodes of a cluster change their addresses again and again. Of those that are gone nothing
@@ -33,4 +39,23 @@ func TestNodesThatChangeTheirAddresses(t *testing.T) {
 		require.Same(t, used, tr.nodeAt("used:1"))
 		require.Same(t, busy, tr.nodeAt("busy:1"))
 	})
+}
+
+// A grant that waits for replicas is not sent while the master of its key is not known.
+func TestGrantWithoutAMasterIsNotSent(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return nil, errors.New("no node answers")
+	}})
+	defer cluster.Close()
+	transport := New(cluster, 1, time.Second)
+	defer transport.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := transport.Master(ctx, "a")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	r := &request{ctx: ctx, Call: &Call{Script: &Script{Text: lua.File("acquire.lua"), Granting: true}, Keys: []any{"a"}}}
+	r.cmd = r.command(ctx, &r.by, false)
+	transport.exec(ctx, []*request{r})
+	require.ErrorIs(t, r.cmd.Err(), driver.ErrNotDone)
 }

@@ -61,8 +61,8 @@ func (t *Transport) runBatches(ctx context.Context, some []int, most int, add fu
 			apart = append(apart, b.numbers...)
 			continue
 		}
-		replies, ok := reply.([]any)
-		if !failed && (!ok || len(replies) != len(b.numbers)) {
+		replies, _ := reply.([]any)
+		if !failed && len(replies) != len(b.numbers) {
 			err = fault.Unexpected(reply)
 		}
 		for n, i := range b.numbers {

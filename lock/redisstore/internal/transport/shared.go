@@ -118,8 +118,8 @@ func (t *Transport) settle(r *request, reply any, err error) (again []*request) 
 // settleShared settles the members of a shared run.
 func (t *Transport) settleShared(r *request, reply any, err error) (again []*request) {
 	members := r.members
-	replies, ok := reply.([]any)
-	if err == nil && (!ok || len(replies) != len(members)) {
+	replies, _ := reply.([]any)
+	if err == nil && len(replies) != len(members) {
 		err = fault.Unexpected(reply)
 	}
 	if err != nil {
