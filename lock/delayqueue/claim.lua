@@ -25,7 +25,8 @@ local limit, lease, most, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(
 
 -- A token must not be smaller than an earlier one, so there is none without a readable
 -- counter.
-local last = redis.pcall('get', counter) or '0'
+local text = redis.pcall('get', counter)
+local last = text or '0'
 if type(last) == 'table' and not string.find(last.err, 'WRONGTYPE', 1, true) then return last end
 last = integer(last)
 if not last or last > exact - limit then
@@ -104,6 +105,9 @@ local function redeliver(earlier)
 end
 
 local function claimDue()
+  -- They change nothing: claims of a user without the rights use no attempts.
+  call('zadd', leased, 'xx', 0, '')
+  call('set', counter, '', text and 'nx' or 'xx')
   local first = math.max(micros, last + 1)
   local ids = {}
   for _, id in ipairs(call('zrangebyscore', due, '-inf', number(now), 'limit', 0, limit)) do

@@ -474,6 +474,77 @@ func TestRefusedWorker(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
+// A user has no right to one command of a script for a while. No message is lost by that, also if no
+// request is sent again, and none uses an attempt.
+func TestRightThatIsMissingMidway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all"}})
+	options := server.Options()
+	options.Username, options.Password = "weak", "secret"
+	client := redis.NewClient(options)
+	defer client.Close()
+	admin := server.Client(t)
+	q := open(t, client, config{})
+	const letter = "letter"
+	for request, send := range map[string]func() error{
+		"put": func() error {
+			_, err := q.Put(t.Context(), message{ID: "new", Delay: time.Hour})
+			return err
+		},
+		"claim": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // "a" may be lost
+			defer cancel()
+			return q.Work(ctx, func(context.Context, *delivery) error {
+				cancel()
+				return nil
+			}, worker{TTL: time.Hour, MaxAttempts: 1})
+		},
+		"revive": func() error {
+			_, err := q.Revive(t.Context(), letter)
+			return err
+		},
+		"move":   func() error { return q.MoveIn(t.Context(), "ended", time.Hour) },
+		"cancel": func() error { return q.Cancel(t.Context(), "a") },
+	} {
+		for _, command := range []string{"zadd", "hset", "set", "zrem", "hdel", "zscore", "zrange", "zrangebyscore", "get", "hget", "publish"} {
+			if request == "claim" && command == "hdel" { // a claim needs none; its settlement is sent for a minute
+				continue
+			}
+			t.Run(request+" without "+command, func(t *testing.T) {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				bury(t, q, message{ID: letter})
+				put(t, q, message{ID: "a"})
+				if request == "move" { // one whose lease has ended
+					put(t, q, message{ID: "ended"})
+					require.NoError(t, admin.ZRem(t.Context(), "leasewheel_queue_due:{mails}", "ended").Err())
+					require.NoError(t, admin.ZAdd(t.Context(), "leasewheel_queue_leased:{mails}", redis.Z{Score: 1, Member: "ended"}).Err())
+				}
+				require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "weak", "-"+command).Err())
+				refused := send()
+				require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "weak", "+"+command).Err())
+				if refused != nil {
+					require.ErrorIs(t, refused, redisstore.ErrNoPermission)
+					if command != "hset" { // without it one may be in two places, until it is claimed
+						whole(t, admin)
+					}
+					require.NoError(t, send())
+				}
+				places := whole(t, admin)
+				switch request {
+				case "put":
+					assert.ElementsMatch(t, []string{"a", "new"}, places["due"])
+				case "claim", "cancel":
+					assert.Equal(t, map[string][]string{"dead": {letter}}, places)
+				case "revive":
+					assert.ElementsMatch(t, []string{"a", letter}, places["due"])
+				case "move":
+					assert.ElementsMatch(t, []string{"a", "ended"}, places["due"])
+				}
+			})
+		}
+	}
+}
+
 // deaf loses the reply to the first command.
 type deaf struct{ lost atomic.Bool }
 

@@ -15,8 +15,8 @@ if call('zscore', dead, id) then return -2 end
 allowWrites()
 if r.damaged then return salvage(id) and -2 or 0 end
 local before = head(due)
-call('zrem', leased, id)
 r.due = instant(ARGV[3], ARGV[4])
 schedule(id, r)
+call('zrem', leased, id) -- last, as in revive.lua
 publishEarlier(before)
 return 1

@@ -10,11 +10,12 @@ local before, outcomes = head(due), {}
 for i = 2, #ARGV do
   local id = ARGV[i]
   local r = read(id) or blank()
-  local outcome = call('zrem', dead, id)
+  local outcome = call('zscore', dead, id) and 1 or 0
   if outcome == 1 then
     -- Without a token, a late settlement of the last claimant has no effect.
     r.attempt, r.token, r.due = 0, 0, now
     schedule(id, r)
+    call('zrem', dead, id) -- last: a message in no zset would be lost, if the user has no right to the others
   end
   outcomes[#outcomes + 1] = outcome
 end

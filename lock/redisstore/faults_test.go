@@ -653,55 +653,119 @@ func TestMissingPermissions(t *testing.T) {
 	isFault(t, (<-got).Unlock(t.Context()), redisstore.ErrNoPermission)
 }
 
-// A user has no right to one command of a script for a while. What the script does until then is
-// undone, or has an end, and the request has its effect when it is sent again.
+// A user has no right to one command of a script for a while. What the script does until then changes
+// nothing, or has an end, and the request has its effect when it is sent again.
 func TestRightThatIsMissingMidway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >" + secret + " ~* &* +@all"}})
 	admin := server.Client(t)
 	store := open(t, loginAs(t, server, "ada", secret))
-	acquire := func(h *driver.Hold) error {
-		h.Count = 1
-		answer, err := store.Acquire(t.Context(), h)
-		assert.True(t, err != nil || answer.Verdict == driver.Granted, "%+v", answer)
-		return err
-	}
-	release := func(h *driver.Hold) error {
-		h.Count = 0
-		_, err := store.Release(t.Context(), h)
-		return err
-	}
-	holds := 0
-	for _, kind := range []driver.Kind{driver.KindSemaphore, driver.KindPermit, driver.KindWrite} {
-		for _, command := range []string{"set", "incrby", "decrby", "zadd", "hset", "pttl", "pexpire"} {
-			name := fmt.Sprint(kind, command)
-			hold := func() *driver.Hold {
-				holds++
-				h := &driver.Hold{Kind: kind, Name: name, Owner: fmt.Sprint(golf, ":", holds), TTL: time.Hour, Semaphore: driver.Semaphore{Permits: 1}}
-				if kind == driver.KindPermit {
-					h.Owner = fmt.Sprintf("%032x", holds)
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindRead, driver.KindWrite, driver.KindSemaphore, driver.KindPermit} {
+		counts := kind == driver.KindSemaphore || kind == driver.KindPermit
+		for _, command := range []string{
+			"set", "incrby", "decrby", "del", "unlink", "type", "pttl", "pexpire", "hset", "hdel", "hget",
+			"zadd", "zrem", "zscore", "zcount", "zremrangebyrank", "zpopmin", "publish",
+		} {
+			for _, used := range []bool{false, true} { // whether the lock has a fencing counter
+				name := fmt.Sprint(kind, command, used)
+				holds := 0
+				hold := func() *driver.Hold {
+					holds++
+					h := &driver.Hold{Kind: kind, Name: name, Owner: fmt.Sprint(golf, ":", holds), TTL: time.Hour, Semaphore: driver.Semaphore{Permits: 1}}
+					if kind == driver.KindPermit {
+						h.Owner = fmt.Sprintf("%032x", holds)
+					}
+					return h
 				}
-				return h
-			}
-			held, wanted := hold(), hold()
-			if kind != driver.KindWrite {
-				require.NoError(t, admin.Set(t.Context(), name, 3, 0).Err())
-				require.NoError(t, acquire(held))
-			}
-			do(t, server, "acl", "setuser", "ada", "-"+command)
-			_ = acquire(wanted) // not all kinds need the command
-			if kind == driver.KindWrite {
-				assert.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), name).Val(), "%s: it has no end", name)
-			}
-			_ = release(held)
-			do(t, server, "acl", "setuser", "ada", "+"+command)
-			require.NoError(t, release(held))
-			require.NoError(t, release(wanted))
-			if kind != driver.KindWrite {
-				assert.Equal(t, "3", admin.Get(t.Context(), name).Val(), name)
+				acquire := func(h *driver.Hold) error {
+					h.Count = 1
+					answer, err := store.Acquire(t.Context(), h)
+					assert.True(t, err != nil || answer.Verdict == driver.Granted, "%s: %+v", name, answer)
+					return err
+				}
+				release := func(h *driver.Hold) error {
+					h.Count = 0
+					_, err := store.Release(t.Context(), h)
+					return err
+				}
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				held, wanted := hold(), hold()
+				if counts {
+					require.NoError(t, admin.Set(t.Context(), name, 3, 0).Err())
+				}
+				if counts || used {
+					require.NoError(t, acquire(held))
+				}
+				if !counts && used {
+					require.NoError(t, release(held))
+				}
+				if kind == driver.KindPermit && used { // and one has expired
+					require.NoError(t, admin.Decr(t.Context(), name).Err())
+					require.NoError(t, admin.ZAdd(t.Context(), "{"+name+"}:timeout", redis.Z{Score: 1, Member: "expired"}).Err())
+				}
+				do(t, server, "acl", "setuser", "ada", "-"+command)
+				_ = acquire(wanted) // not all kinds need the command
+				if command == "zremrangebyrank" {
+					_ = acquire(wanted)
+				}
+				for _, key := range admin.Keys(t.Context(), "*").Val() {
+					if !counts || key != name && !strings.HasSuffix(key, ":timeout") {
+						assert.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), key).Val(), "%s: %s has no end", name, key)
+					}
+				}
+				_ = release(held)
+				do(t, server, "acl", "setuser", "ada", "+"+command)
+				require.NoError(t, release(held))
+				require.NoError(t, release(wanted))
+				if counts {
+					count, err := store.Count(t.Context(), &driver.Count{Kind: kind, Name: name, Op: driver.CountRead})
+					require.NoError(t, err)
+					assert.Equal(t, int64(3), count.Count, name)
+				} else {
+					require.NoError(t, acquire(hold()), name)
+				}
 			}
 		}
 	}
+}
+
+// A request that changes a count, and was refused since its user has no right to a command, changes it
+// when it is sent again.
+func TestRightToCountIsMissingMidway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >" + secret + " ~* &* +@all"}})
+	admin := server.Client(t)
+	store := open(t, loginAs(t, server, "ada", secret))
+	for name, test := range map[string]struct {
+		count   driver.Count
+		command string
+		want    string
+	}{
+		"add":        {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountAdd, N: 2}, "incrby", "5"},
+		"drain":      {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountDrain}, "decrby", "0"},
+		"set":        {driver.Count{Kind: driver.KindPermit, Op: driver.CountSet, N: 7}, "incrby", "7"},
+		"count down": {driver.Count{Kind: driver.KindLatch, Op: driver.CountAdd, N: -1}, "incrby", "2"},
+		"open":       {driver.Count{Kind: driver.KindLatch, Op: driver.CountAdd, N: -3}, "set", ""},
+	} {
+		require.NoError(t, admin.Set(t.Context(), name, 3, 0).Err())
+		c := test.count
+		c.Name, c.Request, c.Keep = name, name, time.Hour
+		do(t, server, "acl", "setuser", "ada", "-"+test.command)
+		_, err := store.Count(t.Context(), &c)
+		isFault(t, err, redisstore.ErrNoPermission)
+		assert.Equal(t, "3", admin.Get(t.Context(), name).Val(), name)
+		do(t, server, "acl", "setuser", "ada", "+"+test.command)
+		_, err = store.Count(t.Context(), &c)
+		require.NoError(t, err)
+		assert.Equal(t, test.want, admin.Get(t.Context(), name).Val(), name)
+	}
+
+	do(t, server, "acl", "setuser", "ada", "-pexpire")
+	_, err := store.Count(t.Context(), &driver.Count{
+		Kind: driver.KindPermit, Name: "ends", Op: driver.CountCreate, N: 1, TTL: time.Hour, Request: "ends", Keep: time.Hour,
+	})
+	require.NoError(t, err)
+	assert.Positive(t, admin.PTTL(t.Context(), "ends").Val())
 }
 
 func TestServerIsFull(t *testing.T) {

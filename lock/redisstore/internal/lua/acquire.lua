@@ -70,11 +70,15 @@ if requests > 1 or not ARGV[6] then
         call('pexpire', counter, life)
       end
     elseif life ~= '0' then
-      call('pexpire', counter, life)
+      call('set', counter, digits, 'px', life)
     end
     granted[lock] = true
     call('hset', lock, owner, '1')
-    call('pexpire', lock, ttl)
+    local ends = redis.pcall('pexpire', lock, ttl)
+    if ends ~= 1 then -- the user has no right to it: no lock stays without an end
+      call('hdel', lock, owner)
+      return ends
+    end
     return {1, token, 0, now}
   end
   local free = redis.call('exists', unpack(KEYS, 1, 2 * requests)) == 0 -- all locks and wait queues
@@ -123,6 +127,7 @@ local function grant()
   local from, ahead = instant, proposed - instant
   if ahead > 0 and ahead <= 1000000 then from = instant + ahead end
   local token, reserved = nextToken(counter, false, life, reserve, from)
+  redis.call('pexpire', lock, ttl) -- it changes nothing: a user without the right to it takes no lock without an end
   redis.call('hset', lock, owner, '1')
   redis.call('pexpire', lock, ttl)
   return {1, token, reserved, instant}

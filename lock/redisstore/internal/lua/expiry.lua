@@ -29,6 +29,17 @@ local function idsOf(first, several)
   return ids
 end
 
+-- inUse returns how many of a lease's permits are in use, and the ms at which the first expires.
+local function inUse(permits, ids)
+  local used, expires = 0, nil
+  for i, id in ipairs(ids) do
+    local at = redis.call('zscore', permits, id)
+    if at then used = used + 1 end
+    if i == 1 then expires = at end
+  end
+  return used, expires
+end
+
 -- lasting returns the ms for which a lease of permits is kept: at most until the end of
 -- the semaphore, if that has one.
 local function lasting(permits, lease)
@@ -55,9 +66,9 @@ end
 -- reclaim makes expired permits available again. It returns the new count, and how many
 -- expired permits are left: later runs reclaim the rest of many.
 local function reclaim(key, count, permits, now, publish, channel)
-  local expired, more = removeOverdue(permits, now)
-  if expired == 0 or not count then return count, more end
-  count = redis.call('incrby', key, expired)
-  announcePermits(publish, channel, count)
+  local expired, more = removeOverdue(permits, now, function(expired)
+    if count then count = redis.call('incrby', key, expired) end
+  end)
+  if count and expired > 0 then announcePermits(publish, channel, count) end
   return count, more
 end

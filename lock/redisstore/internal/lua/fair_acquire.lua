@@ -43,10 +43,11 @@ elseif not holds and count ~= '1' then
 end
 
 -- A first grant begins with a token, since none is given without one. A further one
--- begins with a write that a server allows when it is out of memory.
+-- begins with a write that a server allows when it is out of memory. A user without the right to
+-- that write takes no lock without an end.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
-  if holds then redis.call('pexpire', lock, lease) end
+  redis.call('pexpire', lock, lease)
   redis.call('hset', lock, owner, count)
   redis.call('pexpire', lock, lease)
   return {1, token}

@@ -42,11 +42,13 @@ elseif op == 'add' then
   -- A count-down must succeed without memory. A server out of memory refuses set, unless
   -- the script has written before.
   if n < 0 then redis.call('del', KEYS[3]) end
-  done(left)
+  redis.call('set', KEYS[3], '', 'xx') -- it changes nothing: where it is not refused, done is not either
   if left > 0 then
     redis.call('incrby', KEYS[1], ARGV[2])
+    done(left)
   else
     redis.call('del', KEYS[1])
+    done(left)
     send(ARGV[4], KEYS[2], '0')
   end
   return {1, left}

@@ -30,10 +30,8 @@ count, more = reclaim(KEYS[1], count, KEYS[2], now, ARGV[4], KEYS[4])
 count = count or 0
 -- Of the owner's own permits, some may have expired and been reclaimed.
 local several = tonumber(ARGV[5])
-local ids, missing = idsOf(ARGV[2], several), 0
-for _, id in ipairs(ids) do
-  if not redis.call('zscore', KEYS[2], id) then missing = missing + 1 end
-end
+local ids = idsOf(ARGV[2], several)
+local missing = several - inUse(KEYS[2], ids)
 if missing > 0 and count < missing then -- the number may have been lowered, below zero
   if more > 0 then return {5, 1, 0, 0} end
   local next = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2]
@@ -41,12 +39,9 @@ if missing > 0 and count < missing then -- the number may have been lowered, bel
 end
 
 local token = nextToken(KEYS[3], false, ARGV[3])
+redis.call('zadd', KEYS[2], 'xx', 0, '') -- it changes nothing: a user without the right to it takes none
 if missing > 0 then count = redis.call('decrby', KEYS[1], missing) end
-local kept, refusal = pcall(put, KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
-if not kept then -- the user has no right to it: nothing is in use that would end
-  if missing > 0 then redis.call('decrby', KEYS[1], -missing) end
-  error(refusal, 0)
-end
+put(KEYS[2], ids, decimal(now + tonumber(ARGV[1])))
 local lasts = redis.call('pttl', KEYS[1])
 -- It is 0 if the number ends during this run.
 if lasts >= 0 then redis.call('pexpire', KEYS[2], math.max(lasts, 1)) end

@@ -15,16 +15,13 @@
 local count = countOf(KEYS[1])
 if count == false or not isPermits(KEYS[2]) then return -1 end
 local ids = idsOf(ARGV[1], tonumber(ARGV[3]))
-local expires = redis.call('zscore', KEYS[2], ids[1])
+local used, expires = inUse(KEYS[2], ids)
 -- Permits with an end are those of a number that has ended just now: made anew, it would have no end.
 local ended = not count and redis.call('pttl', KEYS[2]) >= 0
-local removed = redis.call('zrem', KEYS[2], unpack(ids))
-if removed > 0 and not ended then
-  local available = redis.pcall('incrby', KEYS[1], removed)
-  if type(available) == 'table' then -- the user has no right to it: they stay in use until their end
-    if removed == #ids then put(KEYS[2], ids, expires) end
-    return available
-  end
-  announcePermits(ARGV[2], KEYS[3], available)
-end
-return expires and removed == #ids and tonumber(expires) > milliseconds() and 1 or -1
+-- It removes nothing: a user without the right to it gives none back, and a server out of memory
+-- accepts incrby then.
+redis.call('zrem', KEYS[2], '')
+local available = used > 0 and not ended and redis.call('incrby', KEYS[1], used)
+redis.call('zrem', KEYS[2], unpack(ids))
+if available then announcePermits(ARGV[2], KEYS[3], available) end
+return expires and used == #ids and tonumber(expires) > milliseconds() and 1 or -1

@@ -39,34 +39,41 @@ local function done(reply)
   redis.call('set', KEYS[3], decimal(reply), 'px', ARGV[3])
   return {1, reply}
 end
+-- begin changes nothing: where it is not refused, done is not either.
+local function begin() redis.call('set', KEYS[3], '', 'xx') end
 
 if op == 'create' then
   if count then return {0, count} end
   -- Permits outlive a count that was deleted or evicted.
   local available = n - (KEYS[4] and redis.call('zcount', KEYS[4], '-inf', '+inf') or 0)
   done(n)
-  redis.call('set', KEYS[1], decimal(available))
-  if ARGV[6] ~= '0' then redis.call('pexpire', KEYS[1], ARGV[6]) end
+  if ARGV[6] == '0' then
+    redis.call('set', KEYS[1], decimal(available))
+  else -- no pexpire: without the right to it the count would have no end
+    redis.call('set', KEYS[1], decimal(available), 'px', ARGV[6])
+  end
   if available > 0 then announcePermits(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'set' then
   local more = n - (count and count - expired or 0) - redis.call('zcount', KEYS[4], '-inf', '+inf')
-  done(n)
+  begin()
   local available = redis.call('incrby', KEYS[1], decimal(more))
+  done(n)
   if more > 0 then announcePermits(ARGV[4], KEYS[2], available) end
   return {1, n}
 elseif op == 'add' then
   local sum = (count or 0) + n
   if math.abs(sum) > most then return {0, count or 0} end
-  done(sum)
+  begin()
   redis.call('incrby', KEYS[1], ARGV[2])
+  done(sum)
   announcePermits(ARGV[4], KEYS[2], n)
   return {1, sum}
 elseif op == 'drain' then
   if not count or count <= 0 then return {0, 0} end
-  done(count)
+  begin()
   redis.call('decrby', KEYS[1], decimal(count))
-  return {1, count}
+  return done(count)
 elseif op == 'delete' then
   if not count then return {0, 0} end
   -- A server out of memory refuses set, unless the script has written before.

@@ -39,10 +39,11 @@ end
 
 local token = nextToken(KEYS[2], mode ~= 'free', ARGV[4])
 count = math.max(count, holds) -- a late request does not lower the holds
+prolong(KEYS[1], ARGV[1]) -- of a free lock it changes nothing: a user without the rights takes none without an end
 if mode == 'free' then redis.call('hset', KEYS[1], 'mode', 'read') end
 redis.call('hset', KEYS[1], ARGV[2], decimal(count))
 for i = math.max(math.min(holds + 1, count), count - most), count do
   redis.call('set', keyOf(KEYS[3], i), '1', 'px', ARGV[1])
 end
-prolong(KEYS[1], ARGV[1])
+if mode == 'free' then redis.call('pexpire', KEYS[1], ARGV[1]) end
 return {1, token}

@@ -20,11 +20,9 @@ end
 if count == false then return {2, redis.call('pttl', KEYS[1])} end
 if did or not count or count < tonumber(ARGV[1]) then return {0, -1} end
 
--- A server out of memory refuses the first write.
+-- The first write changes nothing. A server out of memory refuses it, and that of a user without
+-- the right to set; one without the right to decrby leaves no record of permits.
+redis.call('set', KEYS[2], '', 'xx')
+local left = redis.call('decrby', KEYS[1], ARGV[1])
 redis.call('set', KEYS[2], 'taken', 'px', ARGV[2])
-local left = redis.pcall('decrby', KEYS[1], ARGV[1])
-if type(left) == 'table' then -- the user has no right to it: nothing was taken that a release gives back
-  redis.call('set', KEYS[2], 'refused', 'px', ARGV[2])
-  return left
-end
 return {1, left}

@@ -18,26 +18,25 @@
 local did = redis.call('get', KEYS[2])
 if did == 'given' then return 1 end
 
--- remember writes the record. A server out of memory refuses set, and incrby, unless the
--- script has written before. A user without the right to set keeps the record.
-local function remember(what)
-  redis.call('pexpire', KEYS[2], ARGV[2])
-  redis.call('set', KEYS[2], what, 'px', ARGV[2])
-end
+-- A server out of memory refuses set, and incrby, unless the script has written before. The first
+-- write is pexpire, so that a user without the right to set keeps the record.
 
 local count = countOf(KEYS[1])
 local owed = ARGV[3] == '1'
 if count == false or not owed and (did ~= 'taken' or not count) then
   -- The record makes a late acquire request take nothing.
-  if not owed then remember('refused') end
+  if not owed then
+    redis.call('pexpire', KEYS[2], ARGV[2])
+    redis.call('set', KEYS[2], 'refused', 'px', ARGV[2])
+  end
   return -1
 end
 if (count or 0) + tonumber(ARGV[1]) > tonumber(ARGV[5]) then return -1 end
-remember('given')
-local available = redis.pcall('incrby', KEYS[1], ARGV[1])
-if type(available) == 'table' then -- the user has no right to it: another request gives them back
-  redis.call('set', KEYS[2], did or '', 'px', did and ARGV[2] or 1)
-  return available
-end
+redis.call('pexpire', KEYS[2], ARGV[2])
+-- It changes nothing: a user without the right to set gives nothing back, one without the right to
+-- incrby leaves the record.
+redis.call('set', KEYS[2], '', did and 'nx' or 'xx')
+local available = redis.call('incrby', KEYS[1], ARGV[1])
+redis.call('set', KEYS[2], 'given', 'px', ARGV[2])
 announcePermits(ARGV[4], KEYS[3], available)
 return 1

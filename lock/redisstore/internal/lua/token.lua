@@ -49,7 +49,8 @@ local function nextToken(counter, held, life, reserve, from)
   now = now - now % 16
   text = redis.call('set', counter, decimal(now), 'keepttl', 'get')
   if not text then
-    if life ~= '0' then redis.call('pexpire', counter, life) end
+    -- No pexpire: a counter that a user without the right to it has made would have no end.
+    if life ~= '0' then redis.call('set', counter, decimal(now), 'px', life) end
     return now, 0
   end
   local sound, last = pcall(lastToken, counter, text)

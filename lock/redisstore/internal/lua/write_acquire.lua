@@ -41,12 +41,8 @@ if holds == 0 then
 end
 
 local token = nextToken(KEYS[2], holds > 0, ARGV[4])
-local lease = ARGV[1]
-if holds > 0 then
-  lease = math.max(redis.call('pttl', KEYS[1]), tonumber(lease)) -- another hold may have a longer one
-else
-  redis.call('unlink', KEYS[1], KEYS[3])
-end
+if holds == 0 then redis.call('unlink', KEYS[1], KEYS[3]) end
+prolong(KEYS[1], ARGV[1]) -- of a free lock it changes nothing: a user without the rights takes none without an end
 redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], decimal(math.max(count, holds)))
-redis.call('pexpire', KEYS[1], lease) -- next, since a user without a right to what is in between leaves no end
+if holds == 0 then redis.call('pexpire', KEYS[1], ARGV[1]) end
 return {1, token}
