@@ -123,49 +123,37 @@ func TestDatabasesOfOneServerAreRefused(t *testing.T) {
 }
 
 // A server whose second name is slow is detected, although it grants a lock under that name once the
-// caller has released it.
+// caller has released it, and although each comparison of the two names ends after the release.
 func TestSlowTwinIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(2)
-		stores = append(stores, slow{&alias{all[0]}})
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		cycle := func() error {
-			h := hold("me:1")
-			_, err := store.Acquire(t.Context(), h)
-			h.Count = 0
-			_, _ = store.Release(t.Context(), h)
-			pass(nodeTimeout)
-			return err
-		}
-		for range 3 {
-			require.NoError(t, cycle(), "by the two others")
-		}
-		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-		require.ErrorIs(t, cycle(), quorum.ErrSameServer)
-	})
-}
-
-// A server under two names is found, although each comparison of the two ends after the release.
-func TestTwinIsFoundAfterSlowComparisons(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(2)
-		stores = append(stores, slowComparison{&alias{all[0]}})
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		cycle := func() error {
-			h := hold("me:1")
-			_, err := store.Acquire(t.Context(), h)
-			pass(2 * time.Millisecond) // the comparison has begun
-			h.Count = 0
-			_, _ = store.Release(t.Context(), h)
-			pass(nodeTimeout)
-			return err
-		}
-		for range 3 {
-			require.NoError(t, cycle(), "by the two others")
-		}
-		all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-		require.ErrorIs(t, cycle(), quorum.ErrSameServer)
-	})
+	for name, test := range map[string]struct {
+		twin func(*alias) driver.Store
+		held time.Duration
+	}{
+		"grants late":   {twin: func(a *alias) driver.Store { return slow{a} }},
+		"compares late": {twin: func(a *alias) driver.Store { return slowComparison{a} }, held: 2 * time.Millisecond}, // it has begun
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(2)
+				stores = append(stores, test.twin(&alias{all[0]}))
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				cycle := func() error {
+					h := hold("me:1")
+					_, err := store.Acquire(t.Context(), h)
+					pass(test.held)
+					h.Count = 0
+					_, _ = store.Release(t.Context(), h)
+					pass(nodeTimeout)
+					return err
+				}
+				for range 3 {
+					require.NoError(t, cycle(), "by the two others")
+				}
+				all[1].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+				require.ErrorIs(t, cycle(), quorum.ErrSameServer)
+			})
+		})
+	}
 }
 
 // slowComparison is a store that answers acquisitions last, and whose comparisons with another take a
