@@ -454,14 +454,21 @@ func TestMessageBeforeTheSubscription(t *testing.T) {
 	})
 }
 
-// A server's permanent refusal of a worker is returned at once, not logged.
-func TestRefusedWorker(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all -zrem"}})
+// startWeak starts a server, and a client of a user "weak" with all rights but some.
+func startWeak(t *testing.T, but string) (*redistest.Server, *redis.Client) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all" + but}})
 	options := server.Options()
 	options.Username, options.Password = "weak", "secret"
 	client := redis.NewClient(options)
-	defer client.Close()
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return server, client
+}
+
+// A server's permanent refusal of a worker is returned at once, not logged.
+func TestRefusedWorker(t *testing.T) {
+	t.Parallel()
+	server, client := startWeak(t, " -zrem")
 	q := open(t, client, config{})
 	require.ErrorIs(t, q.Work(t.Context(), succeed, worker{}), redisstore.ErrNoPermission)
 
@@ -478,11 +485,7 @@ func TestRefusedWorker(t *testing.T) {
 // request is sent again, and none uses an attempt.
 func TestRightThatIsMissingMidway(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, redistest.Config{Users: []string{"weak on >secret ~* &* +@all"}})
-	options := server.Options()
-	options.Username, options.Password = "weak", "secret"
-	client := redis.NewClient(options)
-	defer client.Close()
+	server, client := startWeak(t, "")
 	admin := server.Client(t)
 	q := open(t, client, config{})
 	const letter = "letter"

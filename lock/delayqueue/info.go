@@ -70,7 +70,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
 	if r.err == nil && len(r.parts) == 0 {
 		return Info{}, fmt.Errorf("delayqueue: %q: message %q: %w", q.name, id, ErrNotFound)
 	}
-	info := r.info(now)
+	info := r.info(now) // first: it may set r.err
 	return info, r.err
 }
 
