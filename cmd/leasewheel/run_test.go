@@ -306,7 +306,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 	begin := time.Now()
 	p := commandtest.Start(t, env, runLock("job", sh(describe+"; cat"), "--ttl", "20m")...)
-	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 5 })
+	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 6 })
 	owners, err := server.Client(t).HKeys(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
 	require.NoError(t, p.Stdin.Close())
@@ -317,7 +317,8 @@ func TestRunEnvironment(t *testing.T) {
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")
-	assert.NotContains(t, got, connect.URLVariable)
+	assert.Contains(t, got, connect.URLVariable)
+	assert.Empty(t, got[connect.URLVariable])
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 

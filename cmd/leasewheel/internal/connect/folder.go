@@ -47,7 +47,7 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	case named && (shared || settings && len(urls) == 0):
 		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --store-… do not belong to it")
 	case !named && (shared || settings || emptyVariable):
-		return nil, errNoServer
+		return nil, noServer()
 	}
 	path := s.folder.path
 	if !named {
@@ -59,7 +59,7 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	store, err := filestore.New(path)
 	switch {
 	case errors.Is(err, driver.ErrUnsupported) && !named:
-		return nil, errNoServer
+		return nil, noServer()
 	case err != nil:
 		return nil, err
 	}
