@@ -14,7 +14,8 @@ package main
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
 // the folder without one: cmd/leasewheel/internal/connect/folder.go.
-// Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/password_test.go,
+// Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/folder_test.go,
+// cmd/leasewheel/internal/connect/password_test.go,
 // cmd/leasewheel/internal/connect/certificate_test.go.
 // Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465.
 //

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/filestore"
@@ -61,9 +63,22 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	case errors.Is(err, driver.ErrUnsupported) && !named:
 		return nil, noServer()
 	case err != nil:
-		return nil, err
+		return nil, unusable(err)
 	}
 	return Servers{{files: store, Address: path}}, nil
+}
+
+// unusable returns the error of a folder with the exit code of a server that is out of reach, if it is
+// not the arguments but the state of the host that is to be corrected.
+func unusable(err error) error {
+	for _, state := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, driver.ErrUnavailable,
+	} {
+		if errors.Is(err, state) {
+			return &exit.Error{Code: exit.Unavailable, Err: err}
+		}
+	}
+	return err
 }
 
 // ReportFolder prints where the locks are if the command line does not name a server or a folder.
