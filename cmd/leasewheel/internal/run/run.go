@@ -262,7 +262,10 @@ func (r *command) parseCommand(args []string) error {
 	switch {
 	case dashed:
 		args = args[1:]
-	case len(args) == 2 && args[0] == "-c": // flock(1) has it after NAME
+	case len(args) > 0 && args[0] == "-c": // flock(1) has it after NAME
+		if len(args) != 2 || args[1] == "" {
+			return fmt.Errorf("-c takes one LINE and nothing after it, got %q", args[1:])
+		}
 		r.shell, args = args[1], nil
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
 		return fmt.Errorf("%s: flags precede NAME, COMMAND follows --", args[0])
