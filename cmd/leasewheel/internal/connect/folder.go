@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ import (
 
 // DefaultFolder returns the folder of locks if no server is named: the same for every process of
 // the user, whether it was started by cron, a service or a login, which have other runtime
-// directories and TMPDIRs.
+// directories and TMPDIRs. A service whose /tmp is its own is refused it.
 var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.Geteuid()) }
 
 // folderFlags name the folder of locks between the processes of one machine.
@@ -53,6 +54,9 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	}
 	path := s.folder.path
 	if !named {
+		if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && privateTmp(string(mounts)) {
+			return nil, errPrivateTmp
+		}
 		path = DefaultFolder()
 	}
 	if _, err := os.Stat(path); err != nil && (s.folder.existing || named && !s.folder.creates) {
@@ -66,6 +70,23 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 		return nil, unusable(err)
 	}
 	return Servers{{files: store, Address: path}}, nil
+}
+
+// errPrivateTmp is the error without a server in a service whose /tmp no other process has: its locks
+// would exclude none.
+var errPrivateTmp = errors.New("no server: /tmp is this service's own (PrivateTmp= of systemd), and locks in it exclude no other process; " +
+	"name a folder with --dir, such as one in /var/lib, or a server with --store")
+
+// privateTmp reports whether systemd has mounted a folder of one service on /tmp, by the text of
+// /proc/self/mountinfo.
+func privateTmp(mounts string) (private bool) {
+	for line := range strings.Lines(mounts) {
+		// The fields are in proc(5): the fourth is the folder in its file system, the fifth where it is mounted.
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == "/tmp" {
+			private = strings.Contains(fields[3], "/systemd-private-")
+		}
+	}
+	return private
 }
 
 // unusable returns the error of a folder with the exit code of a server that is out of reach, if it is
