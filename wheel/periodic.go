@@ -28,7 +28,7 @@ const (
 // Every runs the task every period, for the first time a period from now, until the
 // handle is cancelled or the wheel is stopped. No run begins before the last has ended.
 // Resetting the handle moves the next run, and the plan with it; the period stays.
-// [Timeout.SetPeriod] changes the period.
+// [timeout.Timeout.SetPeriod] changes the period.
 //
 // Cancel always ends a periodic task, and a Reset after it returns false. It returns true if
 // no run was under way: then none ever begins again. It returns false if a run was under

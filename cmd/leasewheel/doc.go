@@ -9,14 +9,15 @@ package main
 // cmd/leasewheel/internal/run/messages.go.
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_test.go, run_signal_real_test.go, child_linux_test.go,
 // cmd/leasewheel/internal/run/supervise_linux_test.go, cmd/leasewheel/internal/run/guard_linux_test.go.
-// Planted: 41, 150, 273, 283, 318, 321, 460, 461, 462, 463, 464.
+// Planted: 41, 150, 273, 283, 318, 321, 460, 461, 462, 463, 464, 508.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
 // the folder without one: cmd/leasewheel/internal/connect/folder.go.
-// Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/password_test.go,
+// Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/folder_test.go,
+// cmd/leasewheel/internal/connect/password_test.go,
 // cmd/leasewheel/internal/connect/certificate_test.go.
-// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465.
+// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465, 509.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,

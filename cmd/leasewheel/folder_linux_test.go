@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,5 +150,33 @@ func TestOutputOnAFullDisk(t *testing.T) {
 		}, args...)
 		assert.Equal(t, exit.Internal, p.Wait(), args)
 		p.RequireOneLine("no space left on device")
+	}
+}
+
+// A leasewheel within the command does not lock on this machine alone, unnoticed, since its server
+// is not named any more.
+func TestRunWithinACommandOfRun(t *testing.T) {
+	t.Parallel()
+	_, env := commandtest.OnServer(t, redistest.Config{})
+	program, err := os.Executable()
+	require.NoError(t, err)
+	folder := t.TempDir() + "/locks"
+	inner := []string{"--", program, "run", "-n", "inner", "--", "echo", "ran"}
+	for _, c := range []struct {
+		flags  []string
+		inner  []string
+		code   int
+		prints string
+	}{
+		{inner: inner, code: exit.Usage},
+		{flags: []string{"--keep-store"}, inner: inner, prints: "ran\n"},
+		{inner: slices.Insert(slices.Clone(inner), 3, "--dir", folder), prints: "ran\n"},
+	} {
+		p := commandtest.Start(t, append(env, defaultFolder+"="+folder), runLock("job", c.inner, c.flags...)...)
+		assert.Equal(t, c.code, p.Wait(), c)
+		assert.Equal(t, c.prints, p.Stdout.String(), c)
+		if c.code != exit.OK {
+			p.RequireOneLine("LEASEWHEEL_STORE is empty, as in a command of leasewheel run without --keep-store")
+		}
 	}
 }

@@ -92,6 +92,9 @@ func TestRunRefusesArguments(t *testing.T) {
 		"no command after dash":  {[]string{"job", "--"}, "COMMAND is missing"},
 		"empty command":          {[]string{"job", "--", ""}, "COMMAND is missing"},
 		"flag behind the name":   {[]string{"job", "-n", "--", "true"}, "-n: flags precede NAME"},
+		"no line":                {[]string{"job", "-c"}, "-c takes one LINE and nothing after it, got []"},
+		"empty line":             {[]string{"job", "-c", ""}, "-c takes one LINE"},
+		"line and arguments":     {[]string{"job", "-c", "echo", "a"}, `-c takes one LINE and nothing after it, got ["echo" "a"]`},
 		"line and command":       {[]string{"-c", "true", "job", "--", "true"}, "-c and COMMAND exclude each other"},
 		"unknown flag":           {with("--frob"), "unknown flag: --frob"},
 		"empty name":             {[]string{"", "--", "true"}, "1 to 512 bytes"},
@@ -306,7 +309,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 	begin := time.Now()
 	p := commandtest.Start(t, env, runLock("job", sh(describe+"; cat"), "--ttl", "20m")...)
-	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 5 })
+	commandtest.Eventually(t, "described", func() bool { return strings.Count(p.Stdout.String(), "\n") == 6 })
 	owners, err := server.Client(t).HKeys(commandtest.Bounded(t), "job").Result()
 	require.NoError(t, err)
 	require.NoError(t, p.Stdin.Close())
@@ -317,7 +320,8 @@ func TestRunEnvironment(t *testing.T) {
 	assert.Equal(t, []string{got["LEASEWHEEL_LOCK_OWNER"]}, owners)
 	assert.Equal(t, "yes", got["KEPT"])
 	assert.NotContains(t, got, "LEASEWHEEL_LOCK_DEADLINE")
-	assert.NotContains(t, got, connect.URLVariable)
+	assert.Contains(t, got, connect.URLVariable)
+	assert.Empty(t, got[connect.URLVariable])
 	fence, err := strconv.ParseInt(got["LEASEWHEEL_LOCK_FENCE"], 10, 64)
 	require.NoError(t, err)
 

@@ -141,8 +141,8 @@ func (o *options) columns(plan bench.Plan) ([]bench.Column, error) {
 	}
 	columns := []bench.Column{bench.Runtime()}
 	for _, tick := range ticks {
-		if tick == 0 {
-			return nil, errors.New("tick must not be zero") // a config's zero is its default
+		if err := checkTick(tick); err != nil {
+			return nil, err
 		}
 		if plan.Mode != bench.OneShot && plan.MinDelay < tick { // a wheel runs a timeout once a tick at most
 			return nil, fmt.Errorf("a period must not be shorter than a tick, got periods from %v (--delay) and a tick of %v", plan.MinDelay, tick)
@@ -164,6 +164,14 @@ func (o *options) columns(plan bench.Plan) ([]bench.Column, error) {
 		timers.Close()
 	}
 	return columns, nil
+}
+
+// checkTick refuses what a wheel does not accept, and zero, which a wheel's config has for its default.
+func checkTick(tick time.Duration) error {
+	if tick < 100*time.Microsecond || tick > time.Hour {
+		return fmt.Errorf("tick must be 100µs to 1h, got %v", tick)
+	}
+	return nil
 }
 
 // parseDelay reads 10ms or 1ms..1s.

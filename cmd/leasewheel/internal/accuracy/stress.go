@@ -1,7 +1,6 @@
 package accuracy
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,8 +102,8 @@ func (o *stressOptions) parse() error {
 	if err = o.plan.Validate(); err != nil {
 		return err
 	}
-	if o.plan.Wheel.Tick == 0 {
-		return errors.New("tick must not be zero") // a config's zero is its default
+	if err = checkTick(o.plan.Wheel.Tick); err != nil {
+		return err
 	}
 	o.plan.Wheel.Logger = slog.New(slog.DiscardHandler)
 	w, err := wheel.New(o.plan.Wheel)

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/exit"
 	"github.com/leasewheel/leasewheel/cmd/leasewheel/internal/output"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/filestore"
@@ -16,7 +19,7 @@ import (
 
 // DefaultFolder returns the folder of locks if no server is named: the same for every process of
 // the user, whether it was started by cron, a service or a login, which have other runtime
-// directories and TMPDIRs.
+// directories and TMPDIRs. A service whose /tmp is its own is refused it.
 var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.Geteuid()) }
 
 // folderFlags name the folder of locks between the processes of one machine.
@@ -47,10 +50,13 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	case named && (shared || settings && len(urls) == 0):
 		return nil, errors.New("--dir has no server: --format, --prefix, --pubsub, their variables, and the flags --store-… do not belong to it")
 	case !named && (shared || settings || emptyVariable):
-		return nil, errNoServer
+		return nil, noServer()
 	}
 	path := s.folder.path
 	if !named {
+		if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && privateTmp(string(mounts)) {
+			return nil, errPrivateTmp
+		}
 		path = DefaultFolder()
 	}
 	if _, err := os.Stat(path); err != nil && (s.folder.existing || named && !s.folder.creates) {
@@ -59,11 +65,41 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	store, err := filestore.New(path)
 	switch {
 	case errors.Is(err, driver.ErrUnsupported) && !named:
-		return nil, errNoServer
+		return nil, noServer()
 	case err != nil:
-		return nil, err
+		return nil, unusable(err)
 	}
 	return Servers{{files: store, Address: path}}, nil
+}
+
+// errPrivateTmp is the error without a server in a service whose /tmp no other process has: its locks
+// would exclude none.
+var errPrivateTmp = errors.New("no server: /tmp is this service's own (PrivateTmp= of systemd), and locks in it exclude no other process; " +
+	"name a folder with --dir, such as one in /var/lib, or a server with --store")
+
+// privateTmp reports whether systemd has mounted a folder of one service on /tmp, by the text of
+// /proc/self/mountinfo.
+func privateTmp(mounts string) (private bool) {
+	for line := range strings.Lines(mounts) {
+		// The fields are in proc(5): the fourth is the folder in its file system, the fifth where it is mounted.
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == "/tmp" {
+			private = strings.Contains(fields[3], "/systemd-private-")
+		}
+	}
+	return private
+}
+
+// unusable returns the error of a folder with the exit code of a server that is out of reach, if it is
+// not the arguments but the state of the host that is to be corrected.
+func unusable(err error) error {
+	for _, state := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, driver.ErrUnavailable,
+	} {
+		if errors.Is(err, state) {
+			return &exit.Error{Code: exit.Unavailable, Err: err}
+		}
+	}
+	return err
 }
 
 // ReportFolder prints where the locks are if the command line does not name a server or a folder.

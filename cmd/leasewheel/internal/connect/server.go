@@ -26,8 +26,14 @@ import (
 // URLVariable is the environment variable that names the server if no flag does.
 const URLVariable = "LEASEWHEEL_STORE"
 
-// errNoServer is the error of a command line that names no server.
-var errNoServer = errors.New("no server: name it with --store URL, --store-file FILE or " + URLVariable)
+// noServer returns the error of a command line that names no server.
+func noServer() error {
+	reason := ""
+	if _, set := os.LookupEnv(URLVariable); set {
+		reason = URLVariable + " is empty, as in a command of leasewheel run without --keep-store; "
+	}
+	return errors.New("no server: " + reason + "name it with --store URL, --store-file FILE or " + URLVariable)
+}
 
 // Flags name the Redis server, or several of them, and how to connect to them; or the folder of
 // locks that need none.
@@ -131,7 +137,7 @@ func (s *Flags) Open(fallback string, c redisstore.Config) (*Server, error) {
 		return nil, err
 	}
 	if rawURL == "" {
-		return nil, errNoServer
+		return nil, noServer()
 	}
 	return s.connect(rawURL, c)
 }

@@ -29,7 +29,7 @@ func (s *Flags) OpenNodes(fallback string, c redisstore.Config) (Servers, error)
 	case s.folder.all != nil && (s.folder.all.Changed("dir") || len(urls) == 0):
 		return s.openFolder(urls, c)
 	case len(urls) == 0:
-		return nil, errNoServer
+		return nil, noServer()
 	case len(urls)%2 == 0:
 		return nil, fmt.Errorf("%d servers: accepted is one, or an odd number from three up, a majority of which decides; %d tolerate no more failures than %d",
 			len(urls), len(urls), len(urls)-1)

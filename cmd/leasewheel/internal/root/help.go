@@ -29,7 +29,7 @@ func newHelpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return exit.UsageError(cmd, fmt.Errorf("no command %q", args))
+				return exit.UsageError(cmd, fmt.Errorf("unknown command %q", strings.Join(args, " ")))
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()

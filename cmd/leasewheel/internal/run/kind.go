@@ -140,7 +140,7 @@ type permitsError struct {
 }
 
 func (e *permitsError) Error() string {
-	return fmt.Sprintf("semaphore %s has %d permits, not %d: all of its clients must name the same number; to change it, delete its key while nothing holds a permit",
+	return fmt.Sprintf("semaphore %s has %d permits, not %d: all of its clients must name the same number; for another number choose another name; or, on Redis, delete its key while nothing holds a permit",
 		output.Quoted(e.name), e.number, e.wants)
 }
 

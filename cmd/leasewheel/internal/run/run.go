@@ -108,7 +108,7 @@ Environment of COMMAND:
   LEASEWHEEL_LOCK_OWNER     the owner's id at the server
   LEASEWHEEL_LOCK_TTL       --ttl, in milliseconds
   LEASEWHEEL_LOCK_DEADLINE  with --max-hold: its end, in Unix milliseconds
-  LEASEWHEEL_STORE is removed unless --keep-store is given.`
+  LEASEWHEEL_STORE is emptied unless --keep-store is given.`
 
 const example = `  leasewheel run nightly -- backup --all
   leasewheel run -n -E 0 cache:warm -- ./warm.sh      # another has it: fine
@@ -262,7 +262,10 @@ func (r *command) parseCommand(args []string) error {
 	switch {
 	case dashed:
 		args = args[1:]
-	case len(args) == 2 && args[0] == "-c": // flock(1) has it after NAME
+	case len(args) > 0 && args[0] == "-c": // flock(1) has it after NAME
+		if len(args) != 2 || args[1] == "" {
+			return fmt.Errorf("-c takes one LINE and nothing after it, got %q", args[1:])
+		}
 		r.shell, args = args[1], nil
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
 		return fmt.Errorf("%s: flags precede NAME, COMMAND follows --", args[0])
@@ -623,14 +626,18 @@ func (r *command) release(lease *lock.Lease, by func(context.Context) error) (go
 // lockVariable is the prefix of all variables that describe the lock.
 const lockVariable = "LEASEWHEEL_LOCK_"
 
-// environment returns our environment without LEASEWHEEL_STORE and the variables of an outer
-// leasewheel, plus the variables that describe the lock.
+// environment returns our environment without the variables of an outer leasewheel, plus the
+// variables that describe the lock. LEASEWHEEL_STORE is emptied and not left out: without it a
+// leasewheel run within COMMAND would lock on this machine alone.
 func (r *command) environment(lease *lock.Lease) []string {
 	var env []string
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, lockVariable) || name == connect.URLVariable && !r.keepStore {
+		switch {
+		case strings.HasPrefix(name, lockVariable):
 			continue
+		case name == connect.URLVariable && !r.keepStore:
+			variable = name + "="
 		}
 		env = append(env, variable)
 	}
