@@ -154,9 +154,9 @@ package redisstore
 // Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
-// internal/transport/call.go Script.Granting.
+// internal/transport/call.go Script.Granting, mutex.go.
 // Tests: failover_test.go.
-// Planted: 185, 328, 329.
+// Planted: 185, 328, 329, 522, 523.
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.

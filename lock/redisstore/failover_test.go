@@ -31,8 +31,7 @@ func TestReplicasAreValidated(t *testing.T) {
 	}
 }
 
-// All kinds of lock wait for their replicas. Waiters get the lock by their own requests, not
-// by a grant that waits for no replica.
+// All kinds of lock wait for their replicas.
 func TestReplicasOfEveryKind(t *testing.T) {
 	t.Parallel()
 	master, _ := startReplicated(t)
@@ -61,6 +60,54 @@ func TestReplicasOfEveryKind(t *testing.T) {
 			require.NoError(t, (<-next).Unlock(t.Context()), name)
 		}
 	}
+}
+
+// A client that waits for replicas has its turn among others that do not, and leaves Redisson's
+// theirs. What a release grants to it counts once the replicas have it.
+func TestReplicasOfWhatAReleaseGrants(t *testing.T) {
+	t.Parallel()
+	master, replica := startReplicated(t)
+	admin := master.Client(t)
+	locker := func(c redisstore.Config) *lock.Locker {
+		return lockerOn(t, openWith(t, master.Client(t), c), lock.Config{Poll: time.Hour})
+	}
+	careful, other := locker(redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute}), locker(redisstore.Config{})
+	held, err := other.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	wait := func(l *lock.Locker, place int64) <-chan *lock.Lease {
+		next := make(chan *lock.Lease, 1)
+		go send(next, func() *lock.Lease {
+			lease, err := l.Mutex("a").Lock(t.Context())
+			assert.NoError(t, err)
+			return lease
+		})
+		require.Eventually(t, func() bool {
+			return admin.ZCard(t.Context(), "leasewheel_lock_line:{a}").Val() == place && blocked(t, admin) == "0"
+		}, time.Minute, time.Millisecond)
+		return next
+	}
+	first, second := wait(careful, 1), wait(other, 2)
+
+	replica.Pause()
+	require.NoError(t, held.Unlock(t.Context()))
+	require.Eventually(t, func() bool { return blocked(t, admin) == "1" }, time.Minute, time.Millisecond)
+	require.Empty(t, first, "no replica has the grant")
+	require.Empty(t, second)
+	replica.Resume()
+	lease := <-first
+	java := admin.Subscribe(t.Context(), "redisson_lock__channel:{a}")
+	defer java.Close()
+	_, err = java.Receive(t.Context()) // it is subscribed
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	_, err = java.ReceiveTimeout(t.Context(), time.Minute)
+	require.NoError(t, err, "every other release is left to clients without a place")
+	require.NoError(t, (<-second).Unlock(t.Context()))
+}
+
+// blocked returns how many clients the server lets wait.
+func blocked(t *testing.T, admin *redis.Client) string {
+	return admin.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients")
 }
 
 // startReplicated starts a master with one replica.
@@ -117,9 +164,7 @@ func TestServerThatBecomesAReplica(t *testing.T) {
 		_, err := store.Acquire(context.Background(), h)
 		failed <- err
 	}()
-	require.Eventually(t, func() bool {
-		return admin.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients") == "1"
-	}, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return blocked(t, admin) == "1" }, time.Minute, time.Millisecond)
 	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
 	err := <-failed
 	require.ErrorIs(t, err, redisstore.ErrReadOnly)

@@ -27,13 +27,16 @@ var (
 // grants the lock to the first of them, on a channel of its own.
 var mutex = kind{
 	handlers: func(r request) []handler {
-		waiting := waitChannel(r.at)
+		waiting, parse := waitChannel(r.at), r.store.secrets.parseGrant
+		if r.store.config.Replicas > 0 {
+			parse = askAgain // the repeated request waits for replicas, which a release does not
+		}
 		return []handler{
 			// The channel of all leasewheel clients is first: a client that subscribes to
 			// Redisson's channel without it counts as one of Redisson's.
 			{waiting, ignore},
 			{channelKey(r.at), askAgain},
-			{waiting + ":" + key(driver.ClientOf(r.Owner)), r.store.secrets.parseGrant},
+			{waiting + ":" + key(driver.ClientOf(r.Owner)), parse},
 		}
 	},
 	acquire: acquireMutex,
@@ -104,11 +107,9 @@ func (s secrets) of(owner string) string {
 	return strconv.FormatUint(maphash.String(s.seed, owner), 36)
 }
 
-// member returns the owner's member in the wait queue, "" for an owner that does not
-// wait. With Config.Replicas no owner enters the queue, since a release grants without
-// waiting for replicas.
+// member returns the owner's member in the wait queue, "" for an owner that does not wait.
 func member(r request) string {
-	if !r.Queue.Subscribed || r.store.config.Replicas > 0 {
+	if !r.Queue.Subscribed {
 		return ""
 	}
 	provisional := max(cmp.Or(r.Queue.Provisional, r.TTL).Milliseconds(), 1)
@@ -173,8 +174,10 @@ func releaseMutex(r request) (*transport.Call, error) {
 	channel := c.Keys[4] // an argument of this script
 	c.Keys = c.Keys[:4]
 	c.Args = append(c.Args, &c.publish, &c.life, channel, &c.owner)
-	if member := member(r); r.Count != 0 || member != "" || r.Queue.Granted {
-		c.Args = append(c.Args, r.Count, &c.ttl, member, r.Queue.Granted)
+	// With Config.Replicas it is not known whether a release has granted the lock to one that waited.
+	granted := r.Queue.Granted || r.Queue.Subscribed && r.store.config.Replicas > 0
+	if member := member(r); r.Count != 0 || member != "" || granted {
+		c.Args = append(c.Args, r.Count, &c.ttl, member, granted)
 	}
 	return &c.Call, nil
 }

@@ -73,8 +73,8 @@ type Config struct {
 	// more round trip, between the servers. A grant that fewer replicas have within
 	// ReplicaTimeout is an error that matches [ErrUnreplicated] and
 	// [driver.ErrUnavailable]; package lock asks again for a while, and then releases the
-	// grant on the master. A release does not wait for replicas, so it grants the lock to
-	// no waiter then: the waiters ask.
+	// grant on the master. A release does not wait for replicas, so a waiter to which it
+	// grants the lock asks for it once more.
 	//
 	// Replicas make it less likely that a failover loses a held lock, but not impossible.
 	// Sentinels may promote a replica that did not answer, unless Replicas is the number
