@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,18 +32,24 @@ func durable() redistest.Config {
 // tooSlow is the error that a busy machine may add: how long a node of a quorum may take is no flag.
 var tooSlow = regexp.MustCompile(`ERROR +latency |"error",[^}]*"topic": *"latency"`)
 
-// diagnose runs doctor and returns its output.
+// diagnose runs doctor and returns its output. A check that the machine held up is repeated: what took too long
+// is a finding.
 func diagnose(t *testing.T, env []string, code int, args ...string) string {
 	t.Helper()
-	p := commandtest.Call(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
-	got := p.Wait()
-	if code == exit.Warned && tooSlow.MatchString(p.Stdout.String()) {
-		code = exit.Broken
+	for begin := time.Now(); ; {
+		p := commandtest.Call(t, env, append([]string{"doctor", "--ttl", "10m"}, args...)...)
+		if p.HeldUp && time.Since(begin) < commandtest.Patience {
+			continue
+		}
+		got := p.Wait()
+		if code == exit.Warned && tooSlow.MatchString(p.Stdout.String()) {
+			code = exit.Broken
+		}
+		require.Equal(t, code, got, "%s%s", p.Stdout, p.Stderr)
+		assert.Empty(t, p.Stderr.String(), "no progress where there is no terminal")
+		assert.NotContains(t, p.Stdout.String(), commandtest.Secret)
+		return p.Stdout.String()
 	}
-	require.Equal(t, code, got, "%s%s", p.Stdout, p.Stderr)
-	assert.Empty(t, p.Stderr.String(), "no progress where there is no terminal")
-	assert.NotContains(t, p.Stdout.String(), commandtest.Secret)
-	return p.Stdout.String()
 }
 
 // diagnoseJSON runs doctor and returns its report, checked against docs/doctor.schema.json.

@@ -157,7 +157,7 @@ var flockRows = map[string]func(l *lockTool){
 		beside := l.start("echo beside")
 		assert.Equal(l.t, 0, beside.Wait())
 		assert.Equal(l.t, "beside\n", beside.Stdout.String())
-		assert.False(l.t, l.tryPlain(), "no writer is beside a reader")
+		assert.False(l.t, l.tryPlain(), "broken promise: no writer is beside a reader")
 		release()
 	},
 	"exclude readers": func(l *lockTool) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,7 +118,9 @@ func TestRunOnAQuorum(t *testing.T) {
 	holder := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_FENCE; read line"))...)
 	fence := holder.Line()
 	assert.NotEqual(t, "0", fence)
-	commandtest.Eventually(t, "on all", func() bool { return holders(t, servers, "job") == 3 })
+	commandtest.Eventually(t, "on a majority", func() bool { return holders(t, servers, "job") >= 2 })
+	down := slices.IndexFunc(servers, func(s *redistest.Server) bool { return holders(t, []*redistest.Server{s}, "job") == 0 })
+	down = max(down, 0) // one that the machine has held up gets the lock at the next renewal
 
 	p := commandtest.Call(t, env, runLock("job", sh("echo mine"), "-n")...)
 	assert.Equal(t, exit.NotAcquired, p.Wait())
@@ -125,13 +128,13 @@ func TestRunOnAQuorum(t *testing.T) {
 
 	next := commandtest.Start(t, env, runLock("job", sh("echo $LEASEWHEEL_LOCK_FENCE"), "-v")...)
 	next.AwaitError("waiting for lock")
-	servers[1].Kill()
+	servers[down].Kill()
 	require.NoError(t, holder.Stdin.Close())
 	assert.Equal(t, 1, holder.Wait(), "the end of its input")
 	later := next.Line()
 	assert.Equal(t, 0, next.Wait())
 	assert.Greater(t, later, fence, "of as many digits")
-	assert.Zero(t, holders(t, []*redistest.Server{servers[0], servers[2]}, "job"))
+	assert.Zero(t, holders(t, slices.Delete(servers, down, down+1), "job"))
 }
 
 // Without a majority the lock cannot be acquired.

@@ -261,6 +261,10 @@ func TestRunByTLS(t *testing.T) {
 			if test.code != 0 {
 				limit = "=10s" // it is tried for as long
 			}
+			if test.code == exit.Unavailable {
+				commandtest.RequireRefused(t, []string{requestsTake + limit}, test.says, args...)
+				return
+			}
 			p := commandtest.Start(t, []string{requestsTake + limit}, args...)
 			assert.Equal(t, test.code, p.Wait())
 			if test.code == 0 {

@@ -66,15 +66,11 @@ func TestAuthenticationIsEnabledLater(t *testing.T) {
 	c := startCluster(t, single, nil)
 	s := openOn(t, dialAs(t, c, "shop"), "orders")
 	h := request("client:1", 10*time.Minute)
-	before, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
-	require.NoError(t, err)
+	before := subscribe(t, s, h, func(driver.Notice) {})
 	defer before.Close()
 	authenticate(t, c, "orders")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	h.Name = "b"
-	after, err := s.Subscribe(ctx, h, func(driver.Notice) {})
-	require.NoError(t, err)
+	after := subscribe(t, s, h, func(driver.Notice) {})
 	after.Close()
 }
 

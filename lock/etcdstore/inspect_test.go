@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -35,8 +36,7 @@ func TestForceReleaseWithoutADescription(t *testing.T) {
 	s := openOn(t, common(t).dial(t, failing("/LeaseTimeToLive", &lost)), fmt.Sprintf("test/%d", prefixes.Add(1)))
 	granted := acquire(t, s, request("me:1", time.Minute))
 	lost.Store(true)
-	info, err := s.ForceRelease(t.Context(), "a")
-	require.NoError(t, err)
+	info := answered(t, func() (driver.Info, error) { return s.ForceRelease(t.Context(), "a") })
 	assert.True(t, info.Held())
 	assert.Equal(t, granted.Token, info.Token)
 	assert.True(t, free(t, s))
@@ -51,8 +51,9 @@ func TestListGoesOnAfterAnError(t *testing.T) {
 		h.Name = name
 		acquire(t, s, h)
 	}
-	_, err := s.client.Put(t.Context(), s.keys.lock("b"), "of another version")
-	require.NoError(t, err)
+	answered(t, func() (*clientv3.PutResponse, error) {
+		return s.client.Put(t.Context(), s.keys.lock("b"), "of another version")
+	})
 	var names []string
 	var failed int
 	for info, err := range s.List(t.Context(), "", func(string) bool { return true }) {
@@ -77,17 +78,14 @@ func TestTokenOfADeadHolder(t *testing.T) {
 	granted := acquire(t, holder, h)
 	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
 	waiter.Queue.Subscribed = true
-	sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-	require.NoError(t, err)
+	sub := subscribe(t, s, waiter, func(driver.Notice) {})
 	defer sub.Close()
-	a, err := s.Acquire(t.Context(), waiter)
-	require.NoError(t, err)
+	a := asks(t, s, waiter)
 	require.Equal(t, driver.Refused, a.Verdict)
 	s.mu.Lock()
 	s.peers[leaseOf(t, other, "a", h.Owner)].stop() // the death is not noticed
 	s.mu.Unlock()
 	revokeAll(t, holder)
-	info, err := other.Inspect(t.Context(), "a", driver.KindMutex)
-	require.NoError(t, err)
+	info := answered(t, func() (driver.Info, error) { return other.Inspect(t.Context(), "a", driver.KindMutex) })
 	assert.Equal(t, granted.Token, info.Token)
 }

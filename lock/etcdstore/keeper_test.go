@@ -20,20 +20,18 @@ func TestKeepaliveOfAnotherMember(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, steady, nil)
 	client, other := c.members[0].dial(t), c.members[1].dial(t)
-	granted, err := client.Grant(t.Context(), 600)
-	require.NoError(t, err)
+	granted := answered(t, func() (*clientv3.LeaseGrantResponse, error) { return client.Grant(t.Context(), 600) })
 	ids := []clientv3.LeaseID{granted.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	_, err = other.Get(ctx, "any")
-	require.NoError(t, err)
+	answered(t, func() (*clientv3.GetResponse, error) { return other.Get(ctx, "any") })
 	for what, divert := range map[string]func(k *keeper){
 		"the keepalive": func(k *keeper) { k.lease, k.stream = pb.NewLeaseClient(other.ActiveConnection()), nil },
 		"the read":      func(k *keeper) { k.kv = pb.NewKVClient(other.ActiveConnection()) },
 	} {
 		k := newKeeper(client, systemClock(), "any", nil)
 		t.Cleanup(k.close)
-		_, _, err = k.keep(ctx, ids, nil)
+		_, _, err := k.keep(ctx, ids, nil)
 		require.NoError(t, err)
 		divert(k)
 		_, _, err = k.round(ctx, ids, nil)
@@ -57,8 +55,7 @@ func TestRenewalsShareAStream(t *testing.T) {
 		}
 		return streamer(ctx, desc, conn, method, options...)
 	}))
-	granted, err := client.Grant(t.Context(), 600)
-	require.NoError(t, err)
+	granted := answered(t, func() (*clientv3.LeaseGrantResponse, error) { return client.Grant(t.Context(), 600) })
 	k := newKeeper(client, systemClock(), "any", nil)
 	t.Cleanup(k.close)
 	keep := func() bool {

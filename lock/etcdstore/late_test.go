@@ -132,15 +132,13 @@ func TestPlaceThatArrivesLate(t *testing.T) {
 	acquire(t, holder, request("00000001-0000-4000-8000-000000000000:1", time.Hour))
 	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
 	waiter.Queue.Subscribed = true
-	sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-	require.NoError(t, err)
+	sub := subscribe(t, s, waiter, func(driver.Notice) {})
 	defer sub.Close()
 	begin()
-	_, err = s.Acquire(t.Context(), waiter)
+	_, err := s.Acquire(t.Context(), waiter)
 	require.NotErrorIs(t, err, driver.ErrNotDone)
 	waiter.Count = 0
-	held, err := s.Release(t.Context(), waiter)
-	require.NoError(t, err)
+	held := release(t, s, waiter)
 	require.False(t, held)
 	assert.False(t, late.arrive(t), "broken promise: a confirmed release leaves nothing")
 }

@@ -65,7 +65,7 @@ func TestDeposedLeader(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // it is in the buffers of the old leader
 		c.members[old].signal(t, syscall.SIGCONT)
 		err := <-done
-		require.Error(t, err, "the leader was deposed: term %d, and then %d", term, k.last.term)
+		require.Error(t, err, "broken promise: the leader was deposed: term %d, and then %d", term, k.last.term)
 		switch {
 		case errors.Is(rpctypes.Error(err), rpctypes.ErrLeaderChanged): // it has noticed that during the read
 		case strings.Contains(err.Error(), "not a primary lessor"): // one of etcd 3.7 checks whether it leads

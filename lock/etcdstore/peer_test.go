@@ -24,19 +24,16 @@ func TestHungWatchIsNotReliedOn(t *testing.T) {
 	acquire(t, holder, request("h:1", time.Minute))
 	h := request("me:1", time.Minute)
 	h.Queue.Subscribed = true
-	sub, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
-	require.NoError(t, err)
+	sub := subscribe(t, s, h, func(driver.Notice) {})
 	defer sub.Close()
-	a, err := s.Acquire(t.Context(), h)
-	require.NoError(t, err)
+	a := asks(t, s, h)
 	require.Equal(t, driver.Refused, a.Verdict)
 	id := leaseOf(t, holder, "a", "h:1")
 	eventually(t, "the holder's lease is watched", func() bool { return s.watched(id) })
 	s.mu.Lock()
 	s.peers[id].stop() // its end is not noticed
 	s.mu.Unlock()
-	_, err = holder.client.Revoke(t.Context(), id)
-	require.NoError(t, err)
+	revoke(t, holder, id)
 	passed.Store(int64(waitTTL))
 	assert.False(t, s.watched(id))
 	acquire(t, s, h)
@@ -50,8 +47,7 @@ func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	s.waitTTL = time.Hour
 	acquire(t, holder, request("h:1", time.Hour))
 	notices := make(chan driver.Notice, 1000)
-	sub, err := s.Subscribe(t.Context(), request("me:1", time.Hour), func(n driver.Notice) { notices <- n })
-	require.NoError(t, err)
+	sub := subscribe(t, s, request("me:1", time.Hour), func(n driver.Notice) { notices <- n })
 	defer sub.Close()
 	id := leaseOf(t, holder, "a", "h:1")
 	var stopped atomic.Bool
@@ -64,8 +60,7 @@ func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 		stopped.Store(true)
 	}
 	s.mu.Unlock()
-	_, err = holder.client.Revoke(t.Context(), id)
-	require.NoError(t, err)
+	revoke(t, holder, id)
 	eventually(t, "the waiter is notified", func() bool { return len(notices) > 0 })
 	assert.True(t, stopped.Load())
 }
@@ -75,8 +70,7 @@ func TestFormerPeersAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Hour}
-	sub, err := s.Subscribe(t.Context(), h, func(driver.Notice) {})
-	require.NoError(t, err)
+	sub := subscribe(t, s, h, func(driver.Notice) {})
 	watched := func() []clientv3.LeaseID {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -81,6 +82,63 @@ func repeated(t testing.TB, send func() error) {
 	require.NoError(t, err)
 }
 
+// answered sends a request until it is answered, and returns the answer.
+func answered[T any](t testing.TB, send func() (T, error)) (answer T) {
+	t.Helper()
+	repeated(t, func() (err error) {
+		if answer, err = send(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			err = failed(err)
+		}
+		return err
+	})
+	return answer
+}
+
+// asks requests a hold, and returns the answer.
+func asks(t testing.TB, s *Store, h *driver.Hold) driver.Answer {
+	t.Helper()
+	return answered(t, func() (driver.Answer, error) { return s.Acquire(t.Context(), h) })
+}
+
+// release lowers the owner's holds, and returns whether it had some. It had none if an attempt without an answer
+// has done it.
+func release(t testing.TB, s *Store, h *driver.Hold) (held bool) {
+	t.Helper()
+	return answered(t, func() (bool, error) { return s.Release(t.Context(), h) })
+}
+
+// released lowers holds that the owner has.
+func released(t testing.TB, s *Store, h *driver.Hold) {
+	t.Helper()
+	maybe := false
+	held := answered(t, func() (bool, error) {
+		held, err := s.Release(t.Context(), h)
+		maybe = maybe || err != nil && !errors.Is(err, driver.ErrNotDone)
+		return held, err
+	})
+	require.True(t, held || maybe)
+}
+
+// revoke ends an etcd lease.
+func revoke(t testing.TB, s *Store, id clientv3.LeaseID) {
+	t.Helper()
+	repeated(t, func() error {
+		_, err := s.client.Revoke(t.Context(), id)
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) { // an attempt without an answer has done it
+			return nil
+		}
+		return failed(err)
+	})
+}
+
+// subscribe subscribes for a waiter.
+func subscribe(t testing.TB, s *Store, h *driver.Hold, notify func(driver.Notice)) driver.Subscription {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return answered(t, func() (driver.Subscription, error) { return s.Subscribe(ctx, h, notify) })
+}
+
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
@@ -138,8 +196,7 @@ func free(t testing.TB, s *Store) bool {
 // leaseOf returns the etcd lease by which an owner has a name.
 func leaseOf(t testing.TB, s *Store, name, owner string) clientv3.LeaseID {
 	t.Helper()
-	v, err := s.read(t.Context(), name)
-	require.NoError(t, err)
+	v := answered(t, func() (version, error) { return s.read(t.Context(), name) })
 	w, err := s.load(name, v, nil)
 	require.NoError(t, err)
 	return w.of[owner].lease
@@ -155,8 +212,7 @@ func TestRevokedLeaseIsLostAtOnce(t *testing.T) {
 	for _, m := range []*lock.Mutex{l.Mutex("mutex"), l.Fair("fair"), l.ReadWrite("rw").Read(), l.ReadWrite("rw").Write()} {
 		lease, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		_, err = s.client.Revoke(t.Context(), leaseOf(t, s, lease.Name(), lease.Owner()))
-		require.NoError(t, err)
+		revoke(t, s, leaseOf(t, s, lease.Name(), lease.Owner()))
 		select {
 		case <-lease.Lost():
 		case <-time.After(limit):
@@ -264,8 +320,7 @@ func TestLeasesOfTheStoreHaveNoHolds(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	waiting := &driver.Hold{Kind: driver.KindMutex, Name: "w", Owner: "me:1", Count: 1, TTL: waitTTL}
-	sub, err := s.Subscribe(t.Context(), waiting, func(driver.Notice) {})
-	require.NoError(t, err)
+	sub := subscribe(t, s, waiting, func(driver.Notice) {})
 	defer sub.Close()
 	for _, ttl := range []time.Duration{waitTTL, remainsTTL, sweepEvery} {
 		h := request("me:2", ttl)
@@ -278,8 +333,7 @@ func TestLeasesOfTheStoreHaveNoHolds(t *testing.T) {
 			assert.NotEqual(t, own.id, id, "%v", ttl)
 		}
 		h.Count = 0
-		_, err = s.Release(t.Context(), h)
-		require.NoError(t, err)
+		release(t, s, h)
 	}
 }
 
@@ -288,11 +342,9 @@ func TestTokensAreRevisions(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	first := acquire(t, s, request("me:1", time.Minute))
-	v, err := s.read(t.Context(), "a")
-	require.NoError(t, err)
+	v := answered(t, func() (version, error) { return s.read(t.Context(), "a") })
 	assert.Equal(t, s.knownEpoch()+v.revision, first.Token)
-	_, err = s.client.Delete(t.Context(), s.keys.lock("a"))
-	require.NoError(t, err)
+	answered(t, func() (*clientv3.DeleteResponse, error) { return s.client.Delete(t.Context(), s.keys.lock("a")) })
 	other := beside(t, s)
 	other.now = func() time.Time { return time.Now().Add(-time.Hour) }
 	second := acquire(t, other, request("you:1", time.Minute))
@@ -310,13 +362,11 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 	acquire(t, beside(t, s), read("you:1", 1))
 	for _, request := range []func() bool{
 		func() bool {
-			a, err := s.Acquire(t.Context(), read("me:1", 2))
-			require.NoError(t, err)
+			a := asks(t, s, read("me:1", 2))
 			return a.Verdict == driver.Granted
 		},
 		func() bool {
-			held, err := s.Release(t.Context(), read("me:1", 0))
-			require.NoError(t, err)
+			held := release(t, s, read("me:1", 0))
 			return held
 		},
 		func() bool {
@@ -328,8 +378,7 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 	} {
 		acquire(t, s, read("me:1", 1))
 		id := leaseOf(t, s, "a", "me:1")
-		_, err := s.client.Revoke(t.Context(), id)
-		require.NoError(t, err)
+		revoke(t, s, id)
 		eventually(t, "the store notices it", func() bool { return s.leases.own(id) == nil })
 		assert.False(t, request())
 	}
@@ -349,16 +398,13 @@ func TestGrantWithoutATakerExpires(t *testing.T) {
 				acquire(t, holder, h)
 				waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
 				waiter.Queue.Subscribed = true
-				sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-				require.NoError(t, err)
+				sub := subscribe(t, s, waiter, func(driver.Notice) {})
 				leave := sync.OnceFunc(sub.Close)
 				defer leave()
-				a, err := s.Acquire(t.Context(), waiter)
-				require.NoError(t, err)
+				a := asks(t, s, waiter)
 				require.Equal(t, driver.Refused, a.Verdict)
 				h.Count = 0
-				_, err = holder.Release(t.Context(), h)
-				require.NoError(t, err)
+				release(t, holder, h)
 				if !try.holds(!free(t, holder), "it is granted to the waiter") {
 					return
 				}
@@ -382,11 +428,9 @@ func TestGrantThatAWatchHasMissedExpires(t *testing.T) {
 	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Minute)
 	waiter.Queue.Subscribed = true
 	notices := make(chan driver.Notice, 1000)
-	sub, err := cut.Subscribe(t.Context(), waiter, func(n driver.Notice) { notices <- n })
-	require.NoError(t, err)
+	sub := subscribe(t, cut, waiter, func(n driver.Notice) { notices <- n })
 	defer sub.Close()
-	a, err := cut.Acquire(t.Context(), waiter)
-	require.NoError(t, err)
+	a := asks(t, cut, waiter)
 	require.Equal(t, driver.Refused, a.Verdict)
 	releaseUnseen(t, p, other, h)
 	select {
@@ -445,8 +489,7 @@ func TestCompactionDuringAWatch(t *testing.T) {
 	cut, other := openOn(t, dial(t, []string{p.address()}, limit), "a"), openOn(t, c.dial(t), "a")
 	notices := make(chan driver.Notice, 1000)
 	h := &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "me:1", Count: 1, TTL: time.Minute}
-	sub, err := cut.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
-	require.NoError(t, err)
+	sub := subscribe(t, cut, h, func(n driver.Notice) { notices <- n })
 	defer sub.Close()
 	acquire(t, other, h)
 	releaseUnseen(t, p, other, h)
@@ -468,28 +511,24 @@ func TestRestoredClusterNotifiesWaiters(t *testing.T) {
 	h, waits := request("me:1", time.Hour), request("you:1", time.Hour)
 	acquire(t, holder, h)
 	notices := make(chan driver.Notice, 1000)
-	sub, err := waiter.Subscribe(t.Context(), waits, func(n driver.Notice) { notices <- n })
-	require.NoError(t, err)
+	sub := subscribe(t, waiter, waits, func(n driver.Notice) { notices <- n })
 	defer sub.Close()
 
 	restore := c.members[0].save(t)
 	for range 100 { // the watch is at the revision of the last note
-		_, err = holder.client.Put(t.Context(), holder.keys.note("a", machine.Topics(waits)[0]), "")
-		require.NoError(t, err)
+		answered(t, func() (*clientv3.PutResponse, error) {
+			return holder.client.Put(t.Context(), holder.keys.note("a", machine.Topics(waits)[0]), "")
+		})
 		<-notices
 	}
 	restore()
-	_, err = c.dial(t).Delete(t.Context(), holder.keys.epoch())
-	require.NoError(t, err)
+	answered(t, func() (*clientv3.DeleteResponse, error) { return c.dial(t).Delete(t.Context(), holder.keys.epoch()) })
 	h.Count = 0
-	held, err := holder.Release(t.Context(), h)
-	require.NoError(t, err)
-	require.True(t, held)
+	released(t, holder, h)
 	for granted := false; !granted; {
 		select {
 		case <-notices:
-			a, err := waiter.Acquire(t.Context(), waits)
-			require.NoError(t, err)
+			a := asks(t, waiter, waits)
 			granted = a.Verdict == driver.Granted
 		case <-time.After(limit):
 			t.Fatal("the waiter was not notified")
@@ -511,19 +550,15 @@ func TestClusterMadeAnew(t *testing.T) {
 	acquire(t, s, named("a", "me:1", time.Hour))
 	acquire(t, other, named("b", "you:1", time.Hour))
 	for range 20 {
-		_, err := s.client.Put(t.Context(), "any", "")
-		require.NoError(t, err)
+		answered(t, func() (*clientv3.PutResponse, error) { return s.client.Put(t.Context(), "any", "") })
 	}
 	token := acquire(t, other, named("c", "you:2", time.Hour)).Token
 	free := named("a", "me:1", time.Hour)
 	free.Count = 0
-	held, err := s.Release(t.Context(), free)
-	require.NoError(t, err)
-	require.True(t, held)
+	released(t, s, free)
 	before := s.cached("a")
 	epoch := func() int64 {
-		response, err := c.dial(t).Get(t.Context(), s.keys.epoch())
-		require.NoError(t, err)
+		response := answered(t, func() (*clientv3.GetResponse, error) { return c.dial(t).Get(t.Context(), s.keys.epoch()) })
 		return response.Kvs[0].ModRevision
 	}
 	former := epoch()
@@ -536,8 +571,7 @@ func TestClusterMadeAnew(t *testing.T) {
 	acquire(t, newer, named("d", "it:1", time.Hour))
 	require.Equal(t, former, epoch(), "the test is of no use otherwise")
 	for revision := int64(0); revision < before.revision-1; {
-		put, err := newer.client.Put(t.Context(), "any", "")
-		require.NoError(t, err)
+		put := answered(t, func() (*clientv3.PutResponse, error) { return newer.client.Put(t.Context(), "any", "") })
 		revision = put.Header.Revision
 	}
 	acquire(t, newer, named("a", "it:2", time.Hour))
@@ -558,8 +592,7 @@ func TestEpochThatChangesDuringAStep(t *testing.T) {
 	s := open(t)
 	begun := func() {
 		value := epochValue(s.knownEpoch() + 1)
-		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
-		require.NoError(t, err)
+		answered(t, func() (*clientv3.PutResponse, error) { return s.client.Put(t.Context(), s.keys.epoch(), value) })
 		s.sawEpoch(&mvccpb.KeyValue{Value: []byte(value)})
 	}
 	acquire(t, s, request("me:1", time.Hour))
@@ -585,12 +618,9 @@ func releaseUnseen(t *testing.T, p *proxy, s *Store, h *driver.Hold) {
 	t.Helper()
 	p.set(func(string) bool { return true })
 	h.Count = 0
-	_, err := s.Release(t.Context(), h)
-	require.NoError(t, err)
-	put, err := s.client.Put(t.Context(), "more", "")
-	require.NoError(t, err)
-	_, err = s.client.Compact(t.Context(), put.Header.Revision)
-	require.NoError(t, err)
+	release(t, s, h)
+	put := answered(t, func() (*clientv3.PutResponse, error) { return s.client.Put(t.Context(), "more", "") })
+	answered(t, func() (*clientv3.CompactResponse, error) { return s.client.Compact(t.Context(), put.Header.Revision) })
 	p.set(nil)
 	p.reset()
 }
@@ -622,8 +652,7 @@ func TestPrefixesNeverMix(t *testing.T) {
 	within := openOn(t, common(t).dial(t), strings.TrimSuffix(s.keys.prefix, "//")+"/a")
 	acquire(t, s, request("me:1", time.Minute))
 	acquire(t, within, request("me:2", time.Minute))
-	names, err := s.names(t.Context(), "")
-	require.NoError(t, err)
+	names := answered(t, func() ([]string, error) { return s.names(t.Context(), "") })
 	assert.Equal(t, []string{"a"}, names)
 }
 
@@ -638,10 +667,7 @@ func fill(t *testing.T, s, other *Store) {
 	free := request("me:1", time.Hour)
 	free.Name = "free"
 	acquire(t, s, free)
-	repeated(t, func() error {
-		_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "free", Owner: "me:1"})
-		return err
-	})
+	release(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "free", Owner: "me:1"})
 	repeated(t, func() error { return s.Announce(t.Context(), driver.Client{ID: "me", Since: time.Now()}, time.Hour) })
 }
 
@@ -652,8 +678,9 @@ func TestKeysEnd(t *testing.T) {
 	other := beside(t, s)
 	fill(t, s, other)
 	endless := func() (keys []string) {
-		response, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
-		require.NoError(t, err)
+		response := answered(t, func() (*clientv3.GetResponse, error) {
+			return s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
+		})
 		for _, kv := range response.Kvs {
 			if kv.Lease == 0 {
 				keys = append(keys, strings.TrimPrefix(string(kv.Key), s.keys.prefix))
@@ -683,18 +710,21 @@ func TestCopiedKeysHoldNothing(t *testing.T) {
 	fill(t, s, other)
 	acquire(t, s, request("me:1", time.Hour))
 	s.sweep(t.Context())
-	all, err := s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
-	require.NoError(t, err)
+	all := answered(t, func() (*clientv3.GetResponse, error) {
+		return s.client.Get(t.Context(), s.keys.prefix, clientv3.WithPrefix())
+	})
 	copied := open(t) // on the same cluster, which makes no difference
 	for _, kv := range all.Kvs {
-		_, err := copied.client.Put(t.Context(), strings.Replace(string(kv.Key), s.keys.prefix, copied.keys.prefix, 1), string(kv.Value))
-		require.NoError(t, err)
+		answered(t, func() (*clientv3.PutResponse, error) {
+			return copied.client.Put(t.Context(), strings.Replace(string(kv.Key), s.keys.prefix, copied.keys.prefix, 1), string(kv.Value))
+		})
 	}
 
 	acquire(t, copied, request("you:2", time.Hour))
 	assert.True(t, copied.sweep(t.Context()))
-	all, err = copied.client.Get(t.Context(), copied.keys.prefix, clientv3.WithPrefix())
-	require.NoError(t, err)
+	all = answered(t, func() (*clientv3.GetResponse, error) {
+		return copied.client.Get(t.Context(), copied.keys.prefix, clientv3.WithPrefix())
+	})
 	for _, kv := range all.Kvs {
 		assert.True(t, kv.Lease != 0 || string(kv.Key) == copied.keys.epoch(), "%s", kv.Key)
 	}
@@ -707,8 +737,7 @@ func TestForeignEpoch(t *testing.T) {
 	s := open(t)
 	first := acquire(t, s, request("me:1", time.Hour))
 	for _, value := range []string{"another program's", "", "-1", "0", "007", strconv.FormatInt(math.MaxInt64, 10), strings.Repeat("9", 30)} {
-		_, err := s.client.Put(t.Context(), s.keys.epoch(), value)
-		require.NoError(t, err)
+		answered(t, func() (*clientv3.PutResponse, error) { return s.client.Put(t.Context(), s.keys.epoch(), value) })
 		for _, store := range []*Store{s, beside(t, s)} {
 			h := request("me:2", time.Hour)
 			h.Name = "b"
@@ -718,11 +747,8 @@ func TestForeignEpoch(t *testing.T) {
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
 		}
 	}
-	_, err := s.client.Delete(t.Context(), s.keys.epoch())
-	require.NoError(t, err)
-	held, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
-	require.NoError(t, err)
-	assert.True(t, held)
+	answered(t, func() (*clientv3.DeleteResponse, error) { return s.client.Delete(t.Context(), s.keys.epoch()) })
+	released(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
 	assert.Greater(t, acquire(t, s, request("me:3", time.Hour)).Token, first.Token)
 }
 
@@ -818,12 +844,10 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 	s := open(t)
 	h := request("late:1", time.Minute)
 	acquire(t, s, request("other:1", time.Minute)) // the store has an etcd lease
-	_, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "other:1"})
-	require.NoError(t, err)
+	release(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "other:1"})
 
 	// The transaction of an acquisition that is sent, but not applied yet.
-	v, err := s.read(t.Context(), h.Name)
-	require.NoError(t, err)
+	v := answered(t, func() (version, error) { return s.read(t.Context(), h.Name) })
 	w, err := s.load(h.Name, v, map[clientv3.LeaseID]bool{})
 	require.NoError(t, err)
 	w.change(func(w *work) []machine.Message {
@@ -836,11 +860,9 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 	guard := s.leases.guards(w.uses)[0]
 	s.leases.doubt(hold{h.Name, h.Owner}, w.uses, s.clock())
 
-	held, err := s.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
-	require.NoError(t, err)
+	held := release(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
 	assert.False(t, held)
-	v, err = s.read(t.Context(), h.Name)
-	require.NoError(t, err)
+	v = answered(t, func() (version, error) { return s.read(t.Context(), h.Name) })
 	response, err := s.client.Txn(context.Background()).If(
 		clientv3.Compare(clientv3.ModRevision(s.keys.lock(h.Name)), "=", v.revision), // as if it had not changed
 		clientv3.Compare(clientv3.ModRevision(w.uses[0].key), "=", guard),
@@ -875,8 +897,7 @@ func TestLearner(t *testing.T) {
 		require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
 		free := *mine
 		free.Count = 0
-		_, err := s.Release(t.Context(), &free)
-		require.NoError(t, err)
+		release(t, s, &free)
 	}
 }
 
@@ -899,17 +920,14 @@ func TestGrantToAWaiterThatCouldNotLeave(t *testing.T) {
 	acquire(t, holder, h)
 	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
 	waiter.Queue.Subscribed = true
-	sub, err := s.Subscribe(t.Context(), waiter, func(driver.Notice) {})
-	require.NoError(t, err)
-	a, err := s.Acquire(t.Context(), waiter)
-	require.NoError(t, err)
+	sub := subscribe(t, s, waiter, func(driver.Notice) {})
+	a := asks(t, s, waiter)
 	require.Equal(t, driver.Refused, a.Verdict)
 	fails.Store(true)
 	sub.Close()
 	eventually(t, "the store has tried to write that", func() bool { return failed.Load() > 0 })
 	fails.Store(false)
 	h.Count = 0
-	_, err = holder.Release(t.Context(), h)
-	require.NoError(t, err)
+	release(t, holder, h)
 	eventually(t, "it is free", func() bool { return free(t, holder) })
 }

@@ -26,7 +26,7 @@ func (released) Release(context.Context, *driver.Hold) (bool, error) { return tr
 // by run or starts it again: there is no instant between the two.
 func TestLeftoverThatComesAsCleanupEnds(t *testing.T) {
 	s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
-	s.open, s.shut = context.WithCancel(t.Context())
+	s.open, s.shut = context.WithCancel(context.Background()) // that of the test ends before Close
 	n := &node{Store: released{}}
 	c := &n.cleanup
 	c.init(s, n)
@@ -62,7 +62,7 @@ func (grouped) Group(name string, _ any) string { return name }
 func TestNothingIsLeftOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
-		s.open, s.shut = context.WithCancel(t.Context())
+		s.open, s.shut = context.WithCancel(context.Background()) // that of the test ends before Close
 		n := &node{Store: grouped{}}
 		n.cleanup.init(s, n)
 		for i := range 1000 {
@@ -91,7 +91,7 @@ func (r refusing) Release(context.Context, *driver.Hold) (bool, error) {
 func TestRefusedLeftoversEndWithTheirTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
-		s.open, s.shut = context.WithCancel(t.Context())
+		s.open, s.shut = context.WithCancel(context.Background()) // that of the test ends before Close
 		var asked atomic.Int64
 		n := &node{Store: refusing{asked: &asked}}
 		n.cleanup.init(s, n)
@@ -128,7 +128,7 @@ func (c counting) Release(context.Context, *driver.Hold) (bool, error) {
 // cleaning returns the cleanup of a node that counts releases, of a store that ends with t.
 func cleaning(t *testing.T, err error) (*cleanup, *atomic.Int64) {
 	s := &Store{config: Config{NodeTimeout: DefaultNodeTimeout}}
-	s.open, s.shut = context.WithCancel(t.Context())
+	s.open, s.shut = context.WithCancel(context.Background()) // that of the test ends before Close
 	asked := new(atomic.Int64)
 	n := &node{Store: counting{asked: asked, err: err}}
 	n.cleanup.init(s, n)

@@ -38,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	locker, err := lock.New(store, lock.Config{TTL: 10 * time.Second})
+	locker, err := lock.New(store, lock.Config{TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}

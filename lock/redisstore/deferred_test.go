@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // Functions wait for locks that another process holds, without a goroutine each, and each
@@ -69,7 +70,8 @@ func (d *deferral) run(tb testing.TB) {
 	defer pprof.SetGoroutineLabels(tb.Context())
 	server := redistest.Start(tb, redistest.Config{})
 	locker := func() *lock.Locker {
-		l, err := lock.New(open(tb, server.Client(tb)), lock.Config{TTL: longTTL, RequestTimeout: time.Minute})
+		store := openWith(tb, server.Client(tb), redisstore.Config{FenceTTL: longTTL}) // no counter ends meanwhile: keys are counted
+		l, err := lock.New(store, lock.Config{TTL: longTTL, RequestTimeout: time.Minute})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -89,7 +91,17 @@ func (d *deferral) run(tb testing.TB) {
 		held = append(held, lease)
 	}
 
-	keys := admin.DBSize(ctx).Val() // the lines to come are counted: to list 100,000 of them takes the server's time
+	lease, err := l.Mutex("other").TryLock(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	// The lines to come are counted: to list 100,000 of them takes the server's time. There are the locks, their
+	// counters, and the record of each client, which is written in the background.
+	keys := int64(d.names + d.names + 1 + 2)
+	require.Eventually(tb, func() bool { return admin.DBSize(ctx).Val() == keys }, time.Minute, time.Millisecond)
 	d.ran = make([]atomic.Int32, d.functions)
 	latest := make([]int, d.names) // the locks guard them
 	var out, done atomic.Int32

@@ -106,9 +106,9 @@ func TestFailoverBeforeReplication(t *testing.T) {
 
 	second := mustLock(t, theirs, "fixed")
 	require.True(t, fixed.Valid() && second.Valid(), "two hold the lock, as documented")
-	require.Greater(t, second.Token(), fixed.Token(), "the token grows although its counter was lost")
+	require.Greater(t, second.Token(), fixed.Token(), "broken promise: the token grows although its counter was lost")
 	require.True(t, resource.write(second.Token()))
-	require.False(t, resource.write(fixed.Token()), "and keeps the stale holder out")
+	require.False(t, resource.write(fixed.Token()), "broken promise: and keeps the stale holder out")
 
 	told, loss := holder.lossIsInTime(t, ttl)
 	t.Logf("told of the loss %v after the failover, by %v; a renewal is due every %v", told.Sub(promoted).Round(time.Millisecond), loss.Cause, ttl/3)

@@ -171,9 +171,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for _, url := range []string{url, "etcd://127.0.0.1:1"} { // the first one's password is checked at once
-		p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + url}, "ls")
-		assert.Equal(t, exit.Unavailable, p.Wait())
-		p.RequireOneLine("server 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")
+		commandtest.RequireRefused(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + url}, "server 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", "ls")
 	}
 }
 
@@ -209,9 +207,7 @@ func TestPermanentErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			p := commandtest.Start(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + c.url}, slices.Concat([]string{"run"}, c.flags, []string{"a", "--", "true"})...)
-			assert.Equal(t, exit.Unavailable, p.Wait())
-			p.RequireOneLine(c.advice)
+			commandtest.RequireRefused(t, []string{impatient + "=1", "LEASEWHEEL_STORE=" + c.url}, c.advice, slices.Concat([]string{"run"}, c.flags, []string{"a", "--", "true"})...)
 		})
 	}
 }

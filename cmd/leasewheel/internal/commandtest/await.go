@@ -23,9 +23,10 @@ func Eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Bounded returns a context that ends after Patience, or with the test.
+// Bounded returns a context for several requests, which ends with the test, or when only a hang can be why
+// they are not done.
 func Bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

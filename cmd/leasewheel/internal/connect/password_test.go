@@ -143,7 +143,7 @@ func TestPasswordRotates(t *testing.T) {
 		require.NoError(t, admin.Do(ctx, "acl", "setuser", "worker", "resetpass", ">"+first).Err())
 		file := commandtest.PrivateFile(t, first+"\n")
 		connection := flags(file)
-		url := "redis://worker@" + address
+		url := "redis://worker@" + address + "?dial_timeout=1m&read_timeout=1m&write_timeout=1m"
 		config, err := connection.clientConfig(url)
 		require.NoError(t, err, name)
 		client, err := redisstore.Dial(url, config)
