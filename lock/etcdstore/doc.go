@@ -16,7 +16,8 @@
 //
 // A keepalive is answered by one member alone, also by a leader that was deposed. It counts only if
 // the same member answers a linearizable read before and one after it, in one raft term. So the
-// client's endpoints must be members: behind a balancer that spreads requests no lease is renewed.
+// client's endpoints must be members: behind a balancer that spreads requests no lease is renewed. The
+// gRPC proxy of etcd must not be between, either: it answers keepalives by its own, up to a third of a TTL later.
 // Members whose --max-txn-ops is below 128, the default, are refused.
 //
 // Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at

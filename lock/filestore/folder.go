@@ -29,8 +29,10 @@ func openFolder(path string) (_ int, err error) {
 		return 0, err
 	}
 	dir, err := unix.Open(filepath.Clean(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return 0, fmt.Errorf("is no folder, or a symbolic link: %w", err)
+	} else if err != nil {
+		return 0, err
 	}
 	defer func() {
 		if err != nil {

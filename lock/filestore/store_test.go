@@ -1036,9 +1036,10 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 	})
 }
 
-// A process without a free descriptor gets an error, and not a list of fewer locks.
+// A process without a free descriptor gets an error with that reason, and not a list of fewer locks.
 func TestListWithoutDescriptors(t *testing.T) {
-	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))
+	folder := t.TempDir() + "/locks"
+	s := openIn(t, folder, mustSystem(t))
 	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -1054,7 +1055,9 @@ func TestListWithoutDescriptors(t *testing.T) {
 			names = append(names, info.Name)
 		}
 	}
+	_, err := openFolder(folder)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.Equal(t, unix.EMFILE, err)
 	require.NotEmpty(t, errs, "broken promise: %q are all locks", names)
 	require.ErrorIs(t, errs[0], driver.ErrUnavailable)
 	require.ErrorIs(t, errs[0], unix.EMFILE)

@@ -132,6 +132,8 @@ func advice(code string) string {
 		return "run pgstore.Migrate with Config.Schema, or leasewheel-postgres sql"
 	case "42501":
 		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
+	case "P0002":
+		return "a trigger, a rule or row-level security keeps rows of the schema from being written: drop it"
 	case "25006", "0A000": // no table without a log is read there
 		return "if the server is a standby, connect with target_session_attrs=read-write"
 	case "26000", "42P05", "08P01": // a prepared statement is missing, is there already, or is another one

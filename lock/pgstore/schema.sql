@@ -77,12 +77,13 @@ $leasewheel$ SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(p
 
 -- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
 -- after that, and one that finds nothing after that, agree on their order. Should the clock have
--- been set back, tokens go on from those of the rows that were removed.
+-- been set back, tokens go on from those of the rows that were removed. A trigger, or row-level security, may
+-- hide each row, or skip each that is inserted.
 CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	l {schema}.locks;
 BEGIN
-	LOOP
+	FOR tries IN 1..100 LOOP
 		SELECT * INTO l FROM {schema}.locks WHERE name = the_name FOR UPDATE;
 		IF FOUND THEN
 			RETURN l;
@@ -91,6 +92,7 @@ BEGIN
 			SELECT the_name, txid_current(), 0, 0, CASE WHEN u.token < {schema}.clock() THEN 0 ELSE u.token END, 0
 			FROM (SELECT coalesce(max(token), 0) AS token FROM {schema}.upkeep) AS u ON CONFLICT DO NOTHING;
 	END LOOP;
+	RAISE no_data_found;
 END $leasewheel$;
 
 -- waiting returns the subscriptions for a name whose stores live.
@@ -131,6 +133,7 @@ END $leasewheel$;
 --   -2 the request is late and has changed nothing
 --   -1 the machine decides, on the row l, which is not locked, and the subscriptions
 --    0 refused, or not held; 1 granted, or done; 2 a further hold of none
+-- An UPDATE of a locked row is STRICT: it fails if a trigger skips the row, which is no error otherwise.
 
 -- save stores what the machine has made of the row with the revision the_rev, 0 if there was none,
 -- and sends those messages that are of the_at. Their receivers are those of now: one that has subscribed since
@@ -151,7 +154,7 @@ BEGIN
 	ELSE
 		verdict := 1;
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = the_ends,
-			token = the_token, state = the_state, over = the_over WHERE name = the_name;
+			token = the_token, state = the_state, over = the_over WHERE name = the_name RETURNING rev INTO STRICT l.rev;
 		PERFORM pg_notify('leasewheel_' || w.store, m.message)
 			FROM unnest(ats, to_kinds, to_ofs, messages) AS m(at, kind, of, message)
 			JOIN {schema}.waits w ON w.name = the_name AND w.kind = m.kind AND w.of = m.of WHERE m.at = the_at;
@@ -231,7 +234,7 @@ BEGIN
 			l.token := next;
 		END IF;
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = ms + ttl,
-			token = l.token, over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name;
+			token = l.token, over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name RETURNING rev INTO STRICT l.rev;
 	END IF;
 END $leasewheel$;
 
@@ -270,10 +273,10 @@ BEGIN
 		verdict := 1;
 		IF the_holds > 0 THEN
 			UPDATE {schema}.locks SET rev = txid_current(), holds = the_holds, ends = ms + ttl,
-				over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name;
+				over = greatest(ms + ttl, l.token / 1000) + 1 WHERE name = the_name RETURNING rev INTO STRICT l.rev;
 		ELSE
 			UPDATE {schema}.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0,
-				over = l.token / 1000 + 1 WHERE name = the_name;
+				over = l.token / 1000 + 1 WHERE name = the_name RETURNING rev INTO STRICT l.rev;
 			PERFORM pg_notify('leasewheel_' || w.store, json_build_object('name', the_name, 'kind', 0)::text)
 				FROM {schema}.waits w WHERE w.name = the_name AND w.kind = 0 AND w.of = '';
 		END IF;

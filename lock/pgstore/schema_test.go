@@ -131,6 +131,40 @@ func TestSubscribeWithoutARight(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
+// A trigger that skips rows, as one whose function returns NULL does by mistake, is an error: nothing is granted
+// or released that is not stored.
+func TestTriggerThatSkipsRows(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "skipped")
+	store := open(t, s, pgstore.Config{Schema: "skipped"})
+	held, free, unknown := hold(driver.KindMutex, "held", "client:1"), hold(driver.KindMutex, "free", "client:1"), hold(driver.KindMutex, "unknown", "client:1")
+	granted(t, store, held)
+	granted(t, store, free)
+	released(t, store, free)
+	exec(t, s, "CREATE FUNCTION skipped.skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+	exec(t, s, "CREATE TRIGGER skip BEFORE INSERT OR UPDATE ON skipped.locks FOR EACH ROW EXECUTE FUNCTION skipped.skip()")
+	refused := func(err error) {
+		t.Helper()
+		require.ErrorContains(t, err, "a trigger")
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	further, none := *held, *held
+	further.Count, none.Count = 2, 0
+	for _, h := range []*driver.Hold{&further, free, hold(driver.KindRead, "free", "client:1"), unknown} {
+		_, err := store.Acquire(unhurried(t), h)
+		refused(err)
+	}
+	for _, h := range []*driver.Hold{held, &none} {
+		_, err := store.Release(unhurried(t), h)
+		refused(err)
+	}
+	exec(t, s, "DROP TRIGGER skip ON skipped.locks")
+	released(t, store, held)
+	granted(t, store, unknown)
+}
+
 // A subscription that fails after its row was made leaves no row, which would count as a living
 // waiter.
 func TestFailedSubscriptionLeavesNoRow(t *testing.T) {
