@@ -102,7 +102,7 @@ package lock
 // Retries elsewhere: renewal/batch.go Watchdog.retry(), renewal/group.go
 // lane.notAnswered(); lock/delayqueue/worker.go worker.pause(), worker.subscribe(),
 // lock/delayqueue/handle.go worker.settle();
-// lock/redisstore/internal/pubsub/subscriber.go moveBackoff(), lock/redisstore/internal/transport/request.go
+// lock/redisstore/internal/pubsub/subscriber.go Subscriber.move(), lock/redisstore/internal/transport/request.go
 // Transport.runOne(); cmd/leasewheel/internal/run/run.go command.request().
 // Tests: renewal/dispatcher_test.go, lock/quorum/late_test.go,
 // lock/delayqueue/faults_test.go.

@@ -35,7 +35,7 @@ type placeKeeper struct {
 func (q *queue) keepPlace(w *waiter) bool {
 	l := q.locker
 	store, ok := l.store.(driver.PlaceKeeper)
-	if !ok || !kinds[q.key.kind].places || !q.refusal.Behind || q.failing || q.subscription == nil || w.options.Retry != nil {
+	if !ok || !kinds[q.key.kind].places || !q.refusal.Behind || q.outage.lasts() || q.subscription == nil || w.options.Retry != nil {
 		return false
 	}
 	k := l.keepers[q.key.lock()]
@@ -139,7 +139,7 @@ func (k *placeKeeper) keep(waiters []*waiter) error {
 	}
 	k.locker.mu.Lock()
 	for _, w := range waiters {
-		w.queue.failure = err
+		w.queue.outage.failure = err
 	}
 	k.locker.mu.Unlock()
 	for _, i := range ask {

@@ -97,12 +97,6 @@ type queue struct {
 	// due is when the backstop asks although no message has arrived. Zero: not planned yet.
 	due      time.Time
 	backstop wheel.Timer
-	// failing: the latest request has failed, and due is the end of the pause after it,
-	// which another head does not shorten.
-	failing bool
-	// failure is the error of that outage, for waiters that end meanwhile; nil once the
-	// store has answered.
-	failure error
 	// tryFirst: no request was answered yet, or the latest has failed. The queue then sends
 	// one before it subscribes: the lock may be free.
 	tryFirst bool
@@ -112,7 +106,8 @@ type queue struct {
 	// storeEnqueues: the store has enqueued a waiter, or may do so. It is assumed for a
 	// mutex until a refusal shows that the store does not.
 	storeEnqueues bool
-	// outage counts the latest failed requests. Only the run touches it.
+	// outage has the failed requests since the last answer. While there are any, due is the end
+	// of the pause after the latest, which another head does not shorten.
 	outage outage
 
 	// subscription delivers the store's notices; nil until the first request was refused.
@@ -195,10 +190,10 @@ func (l *Locker) joinLocked(w *waiter) error {
 
 // begin resets what an earlier waiter has left, for the first of new ones.
 func (q *queue) begin(w *waiter) {
-	q.refusal, q.dueNow, q.due, q.failing = w.refusal, true, time.Time{}, false
+	q.refusal, q.dueNow, q.due = w.refusal, true, time.Time{}
 	q.tryFirst = w.unanswered && q.subscription == nil
 	if w.failure != nil {
-		q.dueNow, q.failing, q.due = false, true, time.Now().Add(backoff.After(0))
+		q.dueNow, q.due = false, time.Now().Add(q.outage.next(q.locker, q.key, w.failure))
 	}
 }
 
@@ -221,7 +216,7 @@ func (q *queue) overError(w *waiter) error {
 		return ErrClosed
 	}
 	if w.failure == nil {
-		w.failure = q.failure
+		w.failure = q.outage.failure
 	}
 	refusal := w.refusal
 	if w == q.head && q.refusal != (driver.Answer{}) {
@@ -234,7 +229,7 @@ func (q *queue) overError(w *waiter) error {
 // permits, since fewer may be available, or if the store has a queue, since the place there
 // was this head's own. A request that is due after a failure stays due.
 func (q *queue) fail(w *waiter, err error) {
-	if w == q.head && !q.failing && (w.hold.Semaphore.Permits > 1 || q.storeEnqueues) {
+	if w == q.head && !q.outage.lasts() && (w.hold.Semaphore.Permits > 1 || q.storeEnqueues) {
 		q.dueNow = true
 	}
 	w.abandonUnknown()
@@ -306,7 +301,7 @@ func (q *queue) next() *waiter {
 		case q.takeGrant():
 		case w.over() != nil: // it is about to leave
 			q.fail(w, q.overError(w))
-		case q.dueNow || w.options.Retry != nil && w.refusals == 0 && !q.failing: // a Retry counts from the first refusal
+		case q.dueNow || w.options.Retry != nil && w.refusals == 0 && !q.outage.lasts(): // a Retry counts from the first refusal
 			w.stopKeeping()
 			return w
 		case q.park():
@@ -337,7 +332,7 @@ func (q *queue) choose() bool {
 // Without a subscription the queue may have missed a message.
 func (q *queue) setHead(w *waiter) {
 	q.head = w
-	if q.failing {
+	if q.outage.lasts() {
 		return
 	}
 	q.dueNow = q.dueNow || q.subscription == nil
@@ -413,7 +408,7 @@ func (q *queue) takeGrant() bool {
 func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
-	q.refusal, q.due, q.failing, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, false, false
+	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, outage{}, false
 	if g.Reserved > 0 {
 		g.handOff = q.beginHandOff(w.acquisition, g)
 	}

@@ -280,15 +280,5 @@ func (u limit) request(ttl time.Duration) (context.Context, context.CancelFunc) 
 
 // sleep waits for d. It returns false if the limit is earlier.
 func (u limit) sleep(d time.Duration) bool {
-	if time.Until(u.by) <= d {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-u.ctx.Done():
-		return false
-	}
+	return time.Until(u.by) > d && backoff.Sleep(u.ctx, d)
 }

@@ -58,7 +58,7 @@ func (q *queue) beginTurn(last *waiter) *waiter {
 	defer l.mu.Unlock()
 	w := q.next()
 	if w != nil && (w == last || l.deferral.poolFor(w) == q.pool && (last == nil || q.pool == nil)) {
-		q.sending, q.dueNow, q.due, q.failing = true, false, time.Time{}, false // earlier wakes are covered by this request
+		q.sending, q.dueNow, q.due = true, false, time.Time{} // earlier wakes are covered by this request
 		w.requested = true
 		return w
 	}
@@ -143,10 +143,7 @@ func (q *queue) request(w *waiter) {
 	deadline, limited := w.ctx.Deadline() // which may be a method of a user's type
 	var pause time.Duration
 	again := true
-	switch {
-	case err != nil && transient(err) && w.over() == nil:
-		pause = q.outage.next(q.locker, q.key, err)
-	case err == nil && g.Verdict == driver.Refused && !q.tryFirst:
+	if err == nil && g.Verdict == driver.Refused && !q.tryFirst {
 		w.refusals++
 		pause, again = q.retry(w)
 	}
@@ -156,12 +153,10 @@ func (q *queue) request(w *waiter) {
 	q.sending = false
 	switch {
 	case err != nil:
-		q.failed(w, err, pause, limited && !time.Now().Before(deadline))
+		q.failed(w, err, limited && !time.Now().Before(deadline))
 	case g.Verdict != driver.Refused:
-		q.answered()
 		q.grant(w, g)
 	default:
-		q.answered()
 		q.refused(w, g.Answer, pause, again)
 	}
 	if w.element != nil && w.over() != nil {
@@ -202,7 +197,7 @@ func (q *queue) retry(w *waiter) (pause time.Duration, again bool) {
 
 // refused handles a refusal of the head. pause is that of its policy, if it has one.
 func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, again bool) {
-	q.refusal, w.refusal = refusal, refusal
+	q.outage, q.refusal, w.refusal = outage{}, refusal, refusal
 	switch {
 	case q.tryFirst:
 		q.tryFirst, q.dueNow = false, true // it subscribes, and sends another
@@ -222,21 +217,21 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 
 // failed handles a failed request of the head, which may have been cut short by the deadline of
 // its caller. The waiting ends if the error is not transient. Otherwise the request is repeated
-// after the pause. If the head's own TTL may be too short for a round trip, the next waiter
+// after a pause. If the head's own TTL may be too short for a round trip, the next waiter
 // tries first.
-func (q *queue) failed(w *waiter, err error, pause time.Duration, cut bool) {
+func (q *queue) failed(w *waiter, err error, cut bool) {
 	q.tryFirst = q.subscription == nil
-	if !transient(err) || pause == 0 {
+	if !transient(err) || w.over() != nil {
 		q.dueNow = true // the failed request has consumed the wake
 		if !transient(err) {
 			q.fail(w, err)
 		}
 		return
 	}
-	q.due, q.failing = time.Now().Add(pause), true
+	q.due = time.Now().Add(q.outage.next(q.locker, q.key, err))
 	short := w.hold.TTL/3 < q.locker.config.RequestTimeout
 	if !short && !cut {
-		q.failure = err
+		q.outage.failure = err
 	}
 	if short {
 		q.yield(w)
@@ -258,17 +253,17 @@ func (q *queue) yield(w *waiter) {
 	q.setHead(to)
 }
 
-// answered ends the outage after an answer of the store.
-func (q *queue) answered() {
-	q.outage, q.failure = outage{}, nil
-}
-
 // outage is a series of failed requests of one queue, or of one placeKeeper.
 type outage struct {
 	tries  int
 	since  time.Time
 	logged bool
+	// failure is the error for waiters of the queue that end meanwhile; nil for none.
+	failure error
 }
+
+// lasts reports whether a request has failed, and none was answered since.
+func (o *outage) lasts() bool { return o.tries > 0 }
 
 // outageNotice is how long an outage lasts before it is logged. Waiters get no error for
 // it.

@@ -4,10 +4,10 @@ import (
 	"container/list"
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 )
 
 // waiter is an acquisition in a queue, with a way to deliver its result once. The queue's run
@@ -84,15 +84,9 @@ func (l *Locker) newPanic(where, name string, value any) *PanicError {
 		return &PanicError{}
 	}
 	stack := debug.Stack()
-	l.log.Error("lock: panic in "+where, "panic", printed{value}, "name", name, "stack", string(stack))
+	l.log.Error("lock: panic in "+where, "panic", logging.Printed{Value: value}, "name", name, "stack", string(stack))
 	return &PanicError{Value: value, Stack: stack}
 }
-
-// printed is the value of a panic in the log. Its text is a method of the user's, which may wait, as
-// for a lock that the function still holds: it is made where the message is written.
-type printed struct{ value any }
-
-func (p printed) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(p.value)) }
 
 // protect calls the store, or a function of the user, where no caller would get its panic: it
 // is logged, and is an error there.

@@ -3,11 +3,9 @@ package renewal
 // The holder's functions run in goroutines of their own: they may block as long as they
 // like without delaying anything else.
 
-// spawn runs f in a goroutine that [Watchdog.Close] waits for.
+// spawn runs f in a goroutine that [Watchdog.Close] waits for. The caller holds mu.
 func (w *Watchdog) spawn(f func()) {
-	w.mu.Lock()
 	w.running++
-	w.mu.Unlock()
 	go func() {
 		defer w.returned()
 		f()
@@ -54,6 +52,8 @@ func (w *Watchdog) callAlive(l *Lease) (alive bool, err error) {
 
 // call calls a user's function in a goroutine of its own. what names it in the log.
 func (w *Watchdog) call(what string, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.spawn(func() {
 		defer func() {
 			if p := recover(); p != nil {

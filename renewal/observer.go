@@ -207,6 +207,8 @@ func (w *Watchdog) panicked(what string, p any) {
 
 // log calls f with the logger, which may block and panic, in a goroutine of its own.
 func (w *Watchdog) log(f func(*slog.Logger)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.spawn(func() {
 		defer func() { _ = recover() }() // no log is left for it
 		f(w.config.Logger)

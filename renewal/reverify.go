@@ -12,7 +12,8 @@ func (w *Watchdog) checkClocks() {
 	w.stats.Jumps++
 	w.stats.Suspect = w.stats.Held
 	w.suspectAll()
-	w.jumps = append(w.jumps, Jump{Slept: j.slept, Stepped: j.stepped, Suspect: w.stats.Held})
+	report := Jump{Slept: j.slept, Stepped: j.stepped, Suspect: w.stats.Held}
+	w.spawn(func() { w.reportJump(report) })
 	w.kick()
 }
 
@@ -35,18 +36,10 @@ func (w *Watchdog) suspectAll() {
 // reverify ends the suspects whose time is over, now that the suspend is accounted for,
 // and renews all others at once. The caller holds mu.
 func (w *Watchdog) reverify() {
-	for len(w.suspects) > 0 && !w.quit || len(w.jumps) > 0 {
-		now := w.clock.now()
-		jumps := w.jumps
-		w.jumps = nil
-		lost := w.examine(now)
+	for len(w.suspects) > 0 && !w.quit {
+		lost := w.examine(w.clock.now())
 		w.enqueue(w.due, w.names)
-		w.unlocked(func() {
-			for _, j := range jumps {
-				w.reportJump(j)
-			}
-			notifyAll(lost)
-		})
+		w.unlocked(func() { notifyAll(lost) })
 	}
 }
 

@@ -137,7 +137,6 @@ type Watchdog struct {
 	calendar calendar
 	parked   *list
 	suspects []*list
-	jumps    []Jump // not yet reported
 	// alarmed is when the last [Alarm] came; each has an instant of its own. What the store
 	// confirmed before is to be confirmed again.
 	alarmed instant

@@ -87,11 +87,11 @@ var fences = map[string]fence{
 		own:    append([]string{"timeout", "bucket", "wheel", "renewal", "lock/driver", "lock/internal/backoff", "lock/internal/logging"}, partsOfRedisstore...),
 		others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"},
 	},
-	"lock/redisstore/internal/check":     {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/check":     {own: []string{"lock/internal/backoff", "lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/redisstore/internal/transport", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/fault":     {own: []string{"lock/internal/panics", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 	"lock/redisstore/internal/lua":       {},
-	"lock/redisstore/internal/pubsub":    {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
-	"lock/redisstore/internal/transport": {own: []string{"lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/pubsub":    {own: []string{"lock/internal/backoff", "lock/internal/panics", "lock/redisstore/internal/fault", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
+	"lock/redisstore/internal/transport": {own: []string{"lock/internal/backoff", "lock/internal/panics", "lock/redisstore/internal/fault", "lock/redisstore/internal/lua", "lock/redisstore/internal/pubsub", "lock/driver", "renewal", "wheel", "bucket", "timeout"}, others: []string{"golang.org/x/", "github.com/redis/go-redis/", "github.com/cespare/xxhash/", "go.uber.org/atomic"}},
 
 	// A delay queue is another structure on a store's server.
 	"lock/delayqueue": {

@@ -3,7 +3,6 @@ package delayqueue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
+	"github.com/leasewheel/leasewheel/lock/internal/logging"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -53,7 +53,7 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 	defer func() {
 		r.Outcome = w.settle(st)
 		if w.config.Report != nil {
-			_ = w.guard("WorkerConfig.Report", d, func() { w.config.Report(r) })
+			_ = w.queue.guard("WorkerConfig.Report", d.ID, func() error { w.config.Report(r); return nil })
 		}
 	}()
 	// The process may have been frozen, or without a processor for long, since the claim.
@@ -64,26 +64,23 @@ func (w *worker) attend(ctx context.Context, d *Delivery) {
 	r.Err = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
 		r.Took = time.Since(begun)
-		_ = w.guard("an error or in WorkerConfig.Backoff", d, func() { w.decide(&st, r.Err) })
+		_ = w.queue.guard("an error or in WorkerConfig.Backoff", d.ID, func() error { w.decide(&st, r.Err); return nil })
 	}()
 	theirs := *d
-	if err := w.guard("a handler", d, func() { r.Err = w.handler(ctx, &theirs) }); err != nil {
-		r.Err = err
-	}
+	r.Err = w.queue.guard("a handler", d.ID, func() error { return w.handler(ctx, &theirs) })
 }
 
-// guard calls a user's function, and logs and returns its panic.
-func (w *worker) guard(where string, d *Delivery, call func()) (panicked error) {
+// guard calls a function of users, or the client, which calls their hooks. It logs a panic, and returns it
+// as the error. id is that of the message, "" if there are several.
+func (q *Queue) guard(where, id string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			stack := debug.Stack()
-			w.queue.log.Error("delayqueue: panic in "+where, "queue", w.queue.name,
-				"id", d.ID, "panic", fmt.Sprint(p), "stack", string(stack))
-			panicked = &lock.PanicError{Value: p, Stack: stack}
+			q.log.Error("delayqueue: panic in "+where, "queue", q.name, "id", id, "panic", logging.Printed{Value: p}, "stack", string(stack))
+			err = &lock.PanicError{Value: p, Stack: stack}
 		}
 	}()
-	call()
-	return nil
+	return call()
 }
 
 // decide completes the settlement for a handler's error. The error's methods and the

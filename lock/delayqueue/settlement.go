@@ -3,7 +3,6 @@ package delayqueue
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -69,11 +68,6 @@ func (s *settler) send() {
 	var reply []any
 	var err error = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
-		if p := recover(); p != nil {
-			stack := debug.Stack()
-			err = &lock.PanicError{Value: p, Stack: stack}
-			s.queue.log.Error("delayqueue: panic in a request with outcomes", "queue", s.queue.name, "err", err, "stack", string(stack))
-		}
 		r.replies, r.err = codes(r.count, reply, err)
 		close(r.done)
 		s.mu.Lock()
@@ -86,7 +80,10 @@ func (s *settler) send() {
 		}
 	}()
 	// Not bounded by a worker's context: most settlements come when the worker ends.
-	reply, err = s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
+	err = s.queue.guard("a request with outcomes", "", func() (err error) {
+		reply, err = s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
+		return err
+	})
 }
 
 // fail ends what is queued. The caller holds mu.

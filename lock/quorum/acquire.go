@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -44,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, err
 			s.verifyServersRefused(ctx, a)
 		}
 		s.abandon(a, !again)
-		if !again || !s.sleep(ctx, pause) {
+		if !again || backoff.SleepBoth(ctx, s.open, pause) != nil {
 			return a.verdict(ctx)
 		}
 	}
@@ -210,18 +211,6 @@ func (a *attempt) nextTry(try int) (pause time.Duration, again bool) {
 	took := time.Since(a.asked)
 	pause = rand.N(max(took, time.Microsecond) << min(try+1, 4))
 	return pause, !time.Now().Add(pause + took).After(a.by)
-}
-
-// sleep waits for d, and reports whether neither ctx nor the store has ended.
-func (s *Store) sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	case <-s.open.Done():
-		return false
-	}
 }
 
 // abandon releases the holds that an attempt was granted, or may have been: at once at

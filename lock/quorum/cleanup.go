@@ -140,7 +140,7 @@ func (w *backlog) run() {
 		case o != nil && !errors.Is(w.release(o), driver.ErrUnavailable):
 			failures = 0
 		case o != nil:
-			open = w.store.sleep(context.Background(), backoff.After(failures))
+			open = backoff.Sleep(w.store.open, backoff.After(failures))
 			failures++
 		case due.IsZero():
 			return

@@ -181,7 +181,7 @@ func (r *round) restoreMissing(items []renewal.Item, p *poll[[]renewal.Item]) {
 func (s *Store) restore(n *node, missing []*grant) {
 	for _, g := range missing {
 		for try := 0; errors.Is(s.restoreOne(n, g), driver.ErrUnavailable); try++ {
-			if !s.sleep(context.Background(), backoff.After(try)) {
+			if !backoff.Sleep(s.open, backoff.After(try)) {
 				return
 			}
 		}

@@ -62,7 +62,7 @@ func Retry(ctx, owner context.Context, limit time.Duration, again func(error) bo
 		case !repeats, time.Since(start)+pause > limit:
 			return whole
 		default:
-			ended = sleep(ctx, owner, pause)
+			ended = SleepBoth(ctx, owner, pause)
 		}
 		if ended != nil {
 			return fmt.Errorf("%w (last error: %w)", context.Cause(ended), whole)
@@ -79,8 +79,8 @@ func (e maybeApplied) Is(target error) bool {
 
 func (e maybeApplied) As(target any) bool { return errors.As(e.error, target) }
 
-// sleep waits for d. It returns the context that ends first, or nil.
-func sleep(ctx, owner context.Context, d time.Duration) (ended context.Context) {
+// SleepBoth waits for d. It returns the context that ends first, or nil.
+func SleepBoth(ctx, owner context.Context, d time.Duration) (ended context.Context) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -95,5 +95,5 @@ func sleep(ctx, owner context.Context, d time.Duration) (ended context.Context) 
 
 // Sleep waits for d. It returns false if ctx ends first, or has ended by then.
 func Sleep(ctx context.Context, d time.Duration) bool {
-	return sleep(ctx, context.Background(), d) == nil && ctx.Err() == nil
+	return SleepBoth(ctx, context.Background(), d) == nil && ctx.Err() == nil
 }

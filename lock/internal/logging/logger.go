@@ -3,6 +3,7 @@ package logging
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"golang.org/x/sync/semaphore"
@@ -64,3 +65,10 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.writing}
 }
+
+// Printed is the value of a panic in a message. Its text is a method of the user's, which may wait, as for
+// a lock that the function still holds: it is made where the message is written.
+type Printed struct{ Value any }
+
+// LogValue implements [slog.LogValuer].
+func (p Printed) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(p.Value)) }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
@@ -350,10 +350,16 @@ func (s *Subscriber) loseNow(from *conn, err error, channels ...*channel) {
 	}
 }
 
+// The pauses before channels move.
+const (
+	firstMove = 40 * time.Millisecond
+	mostMove  = time.Second
+)
+
 // move puts the lost channels with so many losses on new conns, as long as they have listeners. The
 // confirmation of a moved channel notifies its listeners.
 func (s *Subscriber) move(losses int) {
-	if !pause(s.ctx, moveBackoff(losses)) {
+	if !backoff.Sleep(s.ctx, backoff.Pause(losses, firstMove, mostMove)) {
 		return
 	}
 	s.mu.Lock()
@@ -370,25 +376,6 @@ func (s *Subscriber) move(losses int) {
 
 // wants reports whether c has a listener and no conn. The caller holds subscriber.mu.
 func (s *Subscriber) wants(c *channel) bool { return s.channels[c.Channel] == c && c.conn == nil }
-
-// moveBackoff returns the pause before channels move. It is random, so that the clients
-// of a server that restarts do not reconnect all at once.
-func moveBackoff(losses int) time.Duration {
-	d := min(40*time.Millisecond<<min(losses, 10), time.Second)
-	return d/2 + rand.N(d/2)
-}
-
-// pause waits for d and reports whether ctx is still alive then.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // Close ends every conn and waits for the subscriber's goroutines.
 func (s *Subscriber) Close() {
