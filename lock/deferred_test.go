@@ -825,7 +825,9 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
-		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 1})
+		require.NoError(t, err)
+		defer l.Close()
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("held"))
 		var order []string // one runs at a time
 		run := func(name string) *lock.Deferred {

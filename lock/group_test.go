@@ -171,7 +171,10 @@ func TestCleanupOfALockThatMoves(t *testing.T) {
 		server := locktest.StartMemory(t)
 		moves := &moving{grouped: grouped{Store: server.Store(t), acquire: broken}}
 		store := &leaving{Store: moves}
-		l, other := locker(t, store, lock.Config{TTL: time.Hour}), server.Locker(t, lock.Config{})
+		other := server.Locker(t, lock.Config{})
+		l, err := lock.New(store, lock.Config{TTL: time.Hour})
+		require.NoError(t, err)
+		defer l.Close()
 		for i := range 4 {
 			_, err := l.Mutex(fmt.Sprint("mute:", i)).TryLock(t.Context())
 			require.Error(t, err)
@@ -179,7 +182,7 @@ func TestCleanupOfALockThatMoves(t *testing.T) {
 		synctest.Wait()
 		ctx, leave := context.WithCancel(t.Context())
 		store.leave.Store(&leave)
-		_, err := l.Mutex("other:a").TryLock(ctx)
+		_, err = l.Mutex("other:a").TryLock(ctx)
 		store.leave.Store(nil)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
