@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,7 @@ type Deferred struct {
 
 	waiter      waiter
 	acquisition acquisition
-	// own is the ownership that the context carries, as long as it may suffice to get the
-	// lock.
+	// own is the ownership that the context carries, if it may suffice to get the lock.
 	own *ownership
 	// lease is what was made of the grant, until f has returned. Guarded by locker.mu, or owned
 	// by the step.
@@ -229,7 +229,6 @@ func (d *Deferred) try() {
 			d.hold(lease)
 			return
 		}
-		d.own = nil
 	}
 	var r result
 	waits := false
@@ -302,10 +301,7 @@ func (d *Deferred) tooLate() error {
 
 // giveBack releases a lease with which f is not called.
 func (d *Deferred) giveBack() {
-	cause := d.tooLate()
-	if cause == nil {
-		cause = ErrCancelled
-	}
+	cause := cmp.Or(d.tooLate(), ErrCancelled)
 	_ = d.lease.Discard(d.acquisition.ctx) // after a failure, the cleanup repeats it
 	d.finish(fmt.Errorf("lock: %q was granted too late and is released: %w", d.mutex.name, cause))
 }

@@ -38,7 +38,9 @@ func deferOn(t *testing.T, l *lock.Locker, name string, f func(context.Context) 
 	return d
 }
 
-func lockNow(t *testing.T, m *lock.Mutex) *lock.Lease {
+func lockNow(t *testing.T, m interface {
+	TryLock(ctx context.Context) (*lock.Lease, error)
+}) *lock.Lease {
 	t.Helper()
 	lease, err := m.TryLock(t.Context())
 	require.NoError(t, err)
@@ -574,9 +576,11 @@ func TestPanicInADeferredFunction(t *testing.T) {
 		require.ErrorAs(t, panics.Wait(t.Context()), &p)
 		assert.Equal(t, cause, p.Value)
 		assert.Contains(t, string(p.Stack), "TestPanicInADeferredFunction")
+		require.EqualError(t, p, "the function panicked: oh dear")
 		require.ErrorIs(t, panics.Err(), cause)
 		require.ErrorAs(t, exits.Wait(t.Context()), &p)
 		assert.Nil(t, p.Value)
+		require.EqualError(t, p, "the function called runtime.Goexit")
 		require.NoError(t, after.Wait(t.Context()), "the lock is free, and there is room")
 	})
 }
@@ -816,19 +820,31 @@ func TestDeferredMayWaitForOthers(t *testing.T) {
 	})
 }
 
-// A function that holds its lock runs before functions whose locks are not requested yet.
+// A function that holds its lock runs before functions whose locks are not requested yet, also behind
+// one that ends its goroutine, and after its MaxWait, which is for the lock alone.
 func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
-		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		l, err := lock.New(server.Store(t), lock.Config{MaxRunning: 1})
+		require.NoError(t, err)
+		defer l.Close()
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("held"))
 		var order []string // one runs at a time
 		run := func(name string) *lock.Deferred {
-			return deferOn(t, l, name, func(context.Context) error {
+			m := l.Mutex(name)
+			if name == "held" {
+				m = m.MaxWait(30 * time.Second)
+			}
+			d, err := m.Go(t.Context(), func(context.Context) error {
 				order = append(order, name)
 				time.Sleep(time.Minute)
+				if name == "first" {
+					runtime.Goexit()
+				}
 				return nil
 			})
+			require.NoError(t, err)
+			return d
 		}
 		all := []*lock.Deferred{run("held")}
 		time.Sleep(time.Second)
@@ -836,8 +852,13 @@ func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 		time.Sleep(time.Second)
 		all = append(all, run("second"), run("third"))
 		unlock(t, holder)
-		for _, d := range all {
-			require.NoError(t, d.Wait(t.Context()))
+		time.Sleep(10 * time.Minute)
+		for i, d := range all {
+			if err := isOver(t, d); i == 1 {
+				require.ErrorAs(t, err, new(*lock.PanicError))
+			} else {
+				require.NoError(t, err)
+			}
 		}
 		assert.Equal(t, []string{"first", "held", "second", "third"}, order)
 	})
@@ -893,13 +914,17 @@ func TestLockIsPassedOnToDeferred(t *testing.T) {
 	})
 }
 
-// A function that is cancelled while it has the lock, but no slot, releases it at once.
+// A function that is cancelled while it has the lock, but no slot, releases it at once, and so does one
+// whose context ends.
 func TestCancelDeferredThatHasItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
 		l, other := server.Locker(t, lock.Config{MaxRunning: 1, TTL: time.Hour}), server.Locker(t, lock.Config{})
-		holder := lockNow(t, other.Mutex("a"))
+		holder := lockNow(t, lock.All(other.Mutex("a"), other.Mutex("b")))
 		d := deferOn(t, l, "a", never(t))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ends, err := l.Mutex("b").Go(ctx, never(t))
+		require.NoError(t, err)
 		time.Sleep(time.Second)
 		long := deferOn(t, l, "long", func(context.Context) error {
 			time.Sleep(time.Minute)
@@ -908,11 +933,17 @@ func TestCancelDeferredThatHasItsLock(t *testing.T) {
 		synctest.Wait()
 		unlock(t, holder)
 		time.Sleep(time.Second)
-		_, err := other.Mutex("a").TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
+		for _, name := range []string{"a", "b"} {
+			_, err = other.Mutex(name).TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrNotAcquired)
+		}
 		require.True(t, d.Cancel())
 		require.ErrorIs(t, isOver(t, d), lock.ErrCancelled)
 		unlock(t, lockNow(t, other.Mutex("a")))
+		enough := errors.New("enough")
+		cancel(enough)
+		require.ErrorIs(t, isOver(t, ends), enough)
+		unlock(t, lockNow(t, other.Mutex("b")))
 		require.NoError(t, long.Err())
 	})
 }
@@ -1073,11 +1104,48 @@ func TestDeferredIsReentrantByContext(t *testing.T) {
 	})
 }
 
-// If the ownership ends before the function can use it, the function waits for the lock.
+// The error of a further hold is that of its function. One that is granted after Cancel is given back.
+func TestDeferredFurtherHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l, store := faultyLocker(t, server, lock.Config{})
+		lease := lockNow(t, l.Mutex("a"))
+		requested := make(chan struct{})
+		for name, test := range map[string]struct {
+			fault fault
+			want  error
+		}{
+			"fails": {denied, lock.ErrNotDone},
+			"late": {func(_ context.Context, do func() error) error {
+				requested <- struct{}{}
+				time.Sleep(100 * time.Millisecond)
+				return do()
+			}, lock.ErrCancelled},
+		} {
+			store.set(func() { store.acquire = test.fault })
+			d, err := l.Mutex("a").Go(lease.Context(), never(t))
+			require.NoError(t, err)
+			if name == "late" {
+				<-requested
+				require.True(t, d.Cancel())
+				time.Sleep(time.Second)
+			}
+			require.ErrorIs(t, isOver(t, d), test.want)
+			store.set(func() { store.acquire = nil })
+			info, err := server.Locker(t, lock.Config{}).Inspect(t.Context(), "a", driver.KindMutex)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, info.Holders[0].Holds, name)
+		}
+		unlock(t, lease)
+	})
+}
+
+// If the ownership ends before the function can use it, the function waits for the lock, unless too
+// many do.
 func TestDeferredOutlivesTheOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
-		l := server.Locker(t, lock.Config{MaxRunning: 1})
+		l := server.Locker(t, lock.Config{MaxRunning: 1, MaxWaiters: 1})
 		other := server.Locker(t, lock.Config{})
 		lease := lockNow(t, l.Mutex("a"))
 		long := deferOn(t, l, "long", func(context.Context) error {
@@ -1087,11 +1155,14 @@ func TestDeferredOutlivesTheOwnership(t *testing.T) {
 		synctest.Wait()
 		d, err := l.Mutex("a").Go(context.WithoutCancel(lease.Context()), func(context.Context) error { return nil })
 		require.NoError(t, err)
+		further, err := l.Mutex("a").Go(context.WithoutCancel(lease.Context()), never(t))
+		require.NoError(t, err)
 		unlock(t, lease)
 		holder := lockNow(t, other.Mutex("a"))
 		require.NoError(t, long.Wait(t.Context()))
 		time.Sleep(time.Minute)
 		require.NoError(t, d.Err())
+		require.ErrorIs(t, isOver(t, further), lock.ErrTooManyWaiters)
 		unlock(t, holder)
 		require.NoError(t, d.Wait(t.Context()))
 	})

@@ -84,7 +84,7 @@ package lock
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
-// Planted: 439.
+// Planted: 439, 513.
 //
 // Retries of failed requests: lock/internal/backoff/backoff.go Retry() for acquire.go
 // Locker.tryRepeatedly(), ownership.go ownership.reacquire(), counter.go, inspector.go,
@@ -126,7 +126,7 @@ package lock
 // A lock that outlasts its Unlock: ownership.go ownership.keep(),
 // lock/redisstore/store.go Store.Release(), lock/quorum/release.go.
 // Tests: minhold_test.go, deferred_test.go, lock/quorum/store_test.go.
-// Planted: 65, 66, 67, 443.
+// Planted: 65, 66, 67, 443, 516.
 //
 // Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
 // lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
@@ -137,20 +137,20 @@ package lock
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.
-// Planted: 134.
+// Planted: 134, 514.
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445.
+// Planted: 198, 309, 444, 445, 512.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.
-// Planted: 197, 456.
+// Planted: 197, 456, 515.
 //
 // What is queued for each group of the store: pool.go, for deferral.go and cleanup.go; all
 // queues: docs/reliability.md.
 // Tests: group_test.go.
-// Planted: 157, 158, 159.
+// Planted: 157, 158, 159, 517.
 //
 // Fair locks: fair.go, placekeeper.go, lock/driver/placekeeper.go,
 // lock/redisstore/fair.go, lock/redisstore/internal/lua/fair_acquire.lua,

@@ -161,11 +161,21 @@ func TestUnlockIsBoundedByItsContext(t *testing.T) {
 			store.set(func() { store.release = lostRequest })
 			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
 			begin := time.Now()
-			require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+			err = lease.Unlock(ctx)
+			require.ErrorIs(t, err, lock.ErrUnavailable)
+			require.ErrorContains(t, err, "within its TTL of 30s")
 			about(t, test.takes, time.Since(begin))
 			cancel()
 			store.set(func() { store.release = nil })
 		}
+		lease := mustLock(t, l.Mutex("ends between two requests"))
+		store.set(func() { store.release = down })
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		begin := time.Now()
+		require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+		require.Equal(t, 300*time.Millisecond, time.Since(begin))
+		store.set(func() { store.release = nil })
 		time.Sleep(time.Minute) // for the cleanup
 	})
 }
@@ -216,6 +226,44 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
 	})
+}
+
+// The error of a waiter reports an outage only until the store answers again, whichever waiter it is.
+func TestErrorAfterAnOutage(t *testing.T) {
+	for answer, poll := range map[string]time.Duration{"refusal": time.Second, "grant": time.Hour} {
+		t.Run(answer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				l, store := faultyLocker(t, server, lock.Config{Poll: poll})
+				m := l.ReadWrite("a").Write()
+				held := mustLock(t, server.Locker(t, lock.Config{TTL: time.Hour}).ReadWrite("a").Write())
+				first := await(t, m)
+				second := make(chan error)
+				go func() {
+					_, err := m.MaxWait(30 * time.Second).Lock(t.Context()) // it sends no request
+					second <- err
+				}()
+				synctest.Wait()
+				store.set(func() { store.acquire = down })
+				time.Sleep(5 * time.Second)
+				if answer == "grant" {
+					unlock(t, held)
+				}
+				time.Sleep(5 * time.Second)
+				store.set(func() { store.acquire = nil })
+				if answer == "grant" {
+					held = <-first
+				}
+				err := <-second
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+				require.NotErrorIs(t, err, lock.ErrUnavailable)
+				unlock(t, held)
+				if answer == "refusal" {
+					unlock(t, <-first)
+				}
+			})
+		})
+	}
 }
 
 // An outage is logged once, when it has lasted for five seconds.
@@ -283,6 +331,9 @@ func TestLimitedLockAndAnUnresponsiveStore(t *testing.T) {
 		})
 		lease, err := l.Mutex("a").MaxWait(100 * time.Millisecond).Lock(t.Context())
 		require.NoError(t, err, "a slow grant is a grant")
+		again, err := l.Mutex("a").MaxWait(100 * time.Millisecond).Lock(lease.Context())
+		require.NoError(t, err, "and so is a further hold")
+		require.NoError(t, again.Unlock(t.Context()))
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(time.Minute)
 	})
@@ -519,7 +570,9 @@ func TestUnlockOfAFurtherHoldFails(t *testing.T) {
 		store.set(func() { store.release = times(1, lostRequest) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, inner.Unlock(ctx), lock.ErrUnavailable)
+		err = inner.Unlock(ctx)
+		require.ErrorIs(t, err, lock.ErrUnavailable)
+		require.ErrorContains(t, err, `"a" is still held: its owner has other holds`)
 		time.Sleep(3 * time.Second)
 		require.NoError(t, outer.Err())
 		other := server.Locker(t, lock.Config{})
@@ -634,11 +687,16 @@ func (s *slowNotices) Subscribe(ctx context.Context, h *driver.Hold, notify func
 	})
 }
 
-// A further hold is not granted if the lock is unlocked during the request.
+// A further hold is not granted if the lock is unlocked during the request. A waiter that it was to
+// be handed to within the process gets it from the store.
 func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
-		lease := mustLock(t, l.Mutex("a"))
+		m := passing(l, lock.Options{PassFor: time.Hour})
+		hadAHolder(t, l)
+		lease := mustLock(t, m)
+		next, err := m.Go(t.Context(), func(context.Context) error { return nil })
+		require.NoError(t, err)
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
 				err := do()
@@ -656,6 +714,8 @@ func TestFurtherHoldOfAnUnlockedLockIsRefused(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
 		require.ErrorIs(t, <-further, lock.ErrReleased)
+		time.Sleep(time.Minute)
+		require.NoError(t, isOver(t, next))
 	})
 }
 

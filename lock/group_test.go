@@ -151,6 +151,49 @@ func TestUnresponsiveGroupDelaysNoCleanup(t *testing.T) {
 	})
 }
 
+// moving is a store with one group until its locks move to groups of their own.
+type moving struct {
+	grouped
+	moved atomic.Bool
+}
+
+func (m *moving) Group(name string, ref any) string {
+	if !m.moved.Load() {
+		return ""
+	}
+	return m.grouped.Group(name, ref)
+}
+
+// A release that is queued behind those of a group that does not answer is sent when the lock has moved
+// to another group.
+func TestCleanupOfALockThatMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		moves := &moving{grouped: grouped{Store: server.Store(t), acquire: broken}}
+		store := &leaving{Store: moves}
+		other := server.Locker(t, lock.Config{})
+		l, err := lock.New(store, lock.Config{TTL: time.Hour})
+		require.NoError(t, err)
+		defer l.Close()
+		for i := range 4 {
+			_, err := l.Mutex(fmt.Sprint("mute:", i)).TryLock(t.Context())
+			require.Error(t, err)
+		}
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		store.leave.Store(&leave)
+		_, err = l.Mutex("other:a").TryLock(ctx)
+		store.leave.Store(nil)
+		require.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		_, err = other.Mutex("other:a").TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "all goroutines of its group are busy")
+		moves.moved.Store(true)
+		time.Sleep(2 * time.Second)
+		unlock(t, lockNow(t, other.Mutex("other:a")))
+	})
+}
+
 // Functions on one group of the store run, and are cancelled, while another group does not
 // answer the requests for many more.
 func TestUnresponsiveGroupDelaysNoDeferred(t *testing.T) {

@@ -349,6 +349,8 @@ func TestPassedLeaseIsALease(t *testing.T) {
 		got := await(t, passing(l, lock.Options{MaxHold: time.Minute}))
 		require.NoError(t, first.Unlock(t.Context()))
 		lease := <-got
+		_, err := passing(l, lock.Options{}).TryLock(context.WithoutCancel(first.Context()))
+		require.ErrorIs(t, err, lock.ErrNotAcquired, "what was handed on has ended")
 		again, err := passing(l, lock.Options{}).TryLock(lease.Context())
 		require.NoError(t, err)
 		require.Equal(t, lease.Token(), again.Token())
@@ -358,6 +360,8 @@ func TestPassedLeaseIsALease(t *testing.T) {
 		require.True(t, lease.Valid(), "it is renewed: %v", lease.Err())
 		<-lease.Lost()
 		require.ErrorContains(t, lease.Err(), "held too long")
+		_, err = passing(l, lock.Options{}).TryLock(context.WithoutCancel(lease.Context()))
+		require.Equal(t, lease.Err(), err, "a lost lease has no further holds")
 		require.NoError(t, (<-waiter).Unlock(t.Context()))
 	})
 }

@@ -40,6 +40,7 @@ func TestShutdownOfManyLocksTakesOneRequestTimeout(t *testing.T) {
 		var left *lock.UnreleasedError
 		require.ErrorAs(t, err, &left)
 		require.Len(t, left.Names, 200)
+		require.Regexp(t, `^lock: 200 locks were not released, among them \["\d+" "\d+" "\d+"\] …; the store drops them `, left.Error())
 	})
 }
 

@@ -261,6 +261,31 @@ func TestNextHeadUsesItsPredecessorsTTL(t *testing.T) {
 	})
 }
 
+// The Retry of a waiter that gives up delays no other one.
+func TestRetryOfAnEarlierHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l := server.Locker(t, lock.Config{})
+		m := l.ReadWrite("a").Write()
+		mustLock(t, server.Locker(t, lock.Config{TTL: 2 * time.Hour}).ReadWrite("a").Write())
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error)
+		go func() {
+			_, err := m.With(lock.Options{Retry: retry.Every(time.Hour)}).Lock(ctx)
+			first <- err
+		}()
+		synctest.Wait()
+		second := await(t, m)
+		begin := time.Now()
+		cancel()
+		require.ErrorIs(t, <-first, context.Canceled)
+		server.Delete("a")
+		lease := <-second
+		about(t, 5*time.Second, time.Since(begin))
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // A waiter follows its Retry from the moment at which it becomes the head.
 func TestRetryOfALaterHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,6 +25,7 @@ func TestNewRefuses(t *testing.T) {
 	for field, c := range map[string]lock.Config{
 		"RequestTimeout": {RequestTimeout: -1},
 		"Poll":           {Poll: -time.Second},
+		"MaxWaiters":     {MaxWaiters: -1},
 		"Label is unfit": {Label: "\x1b[2J"},
 		"512 bytes":      {Label: strings.Repeat("x", 513)},
 		"of UTF-8":       {Label: "\xff"},
@@ -169,10 +170,34 @@ func TestOwnersAreFresh(t *testing.T) {
 		require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+$`, lease.Owner())
 		require.True(t, strings.HasPrefix(lease.Owner(), l.ClientID()+":"))
 		require.False(t, seen[lease.Owner()])
+		require.Equal(t, []int64{lease.Token()}, lease.Tokens())
 		seen[lease.Owner()] = true
 		require.NoError(t, lease.Unlock(t.Context()))
 	}
 	assert.NotEqual(t, l.ClientID(), locktest.New(t, lock.Config{}).ClientID())
+}
+
+// Without its wheel a locker grants no lock, and its waiters end.
+func TestStoppedWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(wheel.Config{})
+		require.NoError(t, err)
+		server := locktest.StartMemory(t)
+		l, other := server.Locker(t, lock.Config{Wheel: w}), server.Locker(t, lock.Config{})
+		holder := lockNow(t, other.Mutex("held"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		w.Stop()
+		_, err = l.Mutex("free").Lock(ctx)
+		require.ErrorIs(t, err, wheel.ErrStopped)
+		require.ErrorContains(t, err, `lock: the lease of "free" cannot be renewed`)
+		synctest.Wait()
+		unlock(t, lockNow(t, other.Mutex("free")))
+		_, err = l.Mutex("held").Lock(ctx)
+		require.ErrorIs(t, err, wheel.ErrStopped)
+		require.ErrorContains(t, err, `lock: cannot wait for "held"`)
+		unlock(t, holder)
+	})
 }
 
 // Close leaves a caller's wheel running.
@@ -188,7 +213,9 @@ func TestSharedWheel(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NoError(t, l.Close())
+		require.NoError(t, l.Semaphore("s").Release(t.Context(), 1))
 	}
+	require.Zero(t, shared.Stats().Pending, "they leave nothing on it")
 	ran := make(chan struct{})
 	_, err = shared.Schedule(0, func() { close(ran) })
 	require.NoError(t, err)

@@ -256,22 +256,33 @@ func TestMinHoldOfAUsedLock(t *testing.T) {
 	})
 }
 
-// An acquisition whose outcome is unknown may still arrive a second after its deadline, and
-// give the lock its TTL again. Until then an Unlock does not claim that the lock is kept for
-// its MinHold.
+// An acquisition whose outcome is unknown, also that of a further hold, may still arrive a second after
+// its deadline, and give the lock its TTL again. Until then an Unlock does not claim that the lock is
+// kept for its MinHold.
 func TestMinHoldBesideALateAcquisition(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Minute})
-			store.set(func() { store.acquire = times(1, lostReply) })
-			lease := mustLock(t, l.Mutex("a").With(lock.Options{MinHold: 30 * time.Second}))
-			time.Sleep(after)
-			if err := lease.Unlock(t.Context()); after == 0 {
-				require.ErrorIs(t, err, lock.ErrUnavailable)
-				require.ErrorContains(t, err, "may still arrive")
-			} else {
-				require.NoError(t, err)
-			}
-		})
+		for _, further := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: time.Minute})
+				m := l.Mutex("a").With(lock.Options{MinHold: 30 * time.Second})
+				late := func() { store.set(func() { store.acquire = times(1, lostReply) }) }
+				if !further {
+					late()
+				}
+				lease := mustLock(t, m)
+				if further {
+					late()
+					_, err := m.TryLock(lease.Context())
+					require.ErrorIs(t, err, lock.ErrUnavailable)
+				}
+				time.Sleep(after)
+				if err := lease.Unlock(t.Context()); after == 0 {
+					require.ErrorIs(t, err, lock.ErrUnavailable)
+					require.ErrorContains(t, err, "may still arrive")
+				} else {
+					require.NoError(t, err)
+				}
+			})
+		}
 	}
 }

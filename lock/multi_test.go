@@ -46,7 +46,7 @@ func TestMultiRefusesWhatWouldWaitForItself(t *testing.T) {
 		_, again := lock.All(members...).Lock(t.Context())
 		assert.Equal(t, err, again, name)
 	}
-	assert.Panics(t, func() { lock.All(one.Mutex("a"), nil) })
+	assert.PanicsWithValue(t, "lock: All: a member is nil", func() { lock.All(one.Mutex("a"), nil) })
 
 	lease, err := lock.All(rw.Read(), one.ReadWrite("a").Read(), one.Mutex("d")).TryLock(t.Context())
 	require.NoError(t, err, "one reader, given twice")
@@ -115,11 +115,17 @@ func TestMultiTakesKindsAndStoresTogether(t *testing.T) {
 
 		// The same name on two servers is two locks.
 		e, w := east.Locker(t, lock.Config{}), west.Locker(t, lock.Config{})
-		both, err := lock.All(e.Mutex("a"), w.Mutex("a")).TryLock(t.Context())
+		both, err := lock.All(w.Mutex("a"), e.Mutex("a")).TryLock(t.Context())
 		require.NoError(t, err)
 		east.Delete("a")
 		<-both.Lost()
+		require.ErrorIs(t, both.Err(), lock.ErrLost)
 		require.ErrorIs(t, both.Unlock(t.Context()), lock.ErrLost)
+		require.ErrorIs(t, both.Err(), lock.ErrLost)
+		both = lockNow(t, lock.All(e.Mutex("b"), locker(t, plainStore(t, west), lock.Config{}).Mutex("a")))
+		assert.Positive(t, both.Tokens()[0], "in the order given")
+		assert.Zero(t, both.Tokens()[1])
+		unlock(t, both)
 		require.NoError(t, w.Mutex("a").Do(t.Context(), func(context.Context) error { return nil }))
 	})
 }

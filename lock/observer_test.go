@@ -254,6 +254,31 @@ func TestObserverOfLosses(t *testing.T) {
 	})
 }
 
+// The end of a hold is reported after its grant, also if the observer takes longer over that than the
+// hold lasts.
+func TestObserverOfALossDuringItsReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		slow := o.observer()
+		acquired := slow.Acquired
+		slow.Acquired = func(ctx context.Context, a observe.Acquired) {
+			time.Sleep(2 * time.Second)
+			_, ended := o.take()
+			assert.Empty(t, ended)
+			acquired(ctx, a)
+		}
+		l := locktest.New(t, lock.Config{Observer: slow})
+		lease := lockNow(t, l.Mutex("a").With(lock.Options{TTL: time.Second, Fixed: true}))
+		grants, ended := o.take()
+		require.Len(t, grants, 1)
+		require.Len(t, ended, 1)
+		require.Equal(t, observe.Lost, ended[0].Outcome)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lock.ErrLost)
+		_, ended = o.take()
+		require.Empty(t, ended)
+	})
+}
+
 // Each holder of a lock that is handed off within the process is reported by itself.
 func TestObserverOfHandOffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -157,7 +157,6 @@ func (a *activity) wait(ctx context.Context) bool {
 	a.mu.Unlock()
 	select {
 	case <-none:
-		return true
 	case <-ctx.Done():
 	}
 	select {

@@ -242,20 +242,35 @@ func TestEveryEndNamesPermits(t *testing.T) {
 	for name, later := range map[string]time.Duration{"beside": 500 * time.Millisecond, "after": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &faulty{Store: locktest.StartMemory(t).Store(t), release: down}
+				var inFlight atomic.Int32
+				store := &faulty{Store: locktest.StartMemory(t).Store(t), release: func(ctx context.Context, do func() error) error {
+					inFlight.Add(1)
+					defer inFlight.Add(-1)
+					defer time.Sleep(time.Millisecond)
+					return lostRequest(ctx, do)
+				}}
 				l, err := lock.New(store, lock.Config{})
 				require.NoError(t, err)
 				require.ErrorIs(t, l.Semaphore("s").Release(t.Context(), 2), lock.ErrUnavailable)
+				time.Sleep(500 * time.Millisecond) // it is repeated
 				var work sync.WaitGroup
 				ended := func(err error) {
 					assert.ErrorIs(t, err, lock.ErrNotRepeated)
 					assert.ErrorContains(t, err, `2 of "s"`)
+					assert.Zero(t, inFlight.Load())
 				}
 				work.Go(func() { ended(l.Close()) })
 				time.Sleep(later)
 				work.Go(func() { ended(l.Shutdown(context.Background())) })
 				work.Go(func() { ended(l.Close()) })
 				work.Wait()
+				store.set(func() {
+					store.release = func(context.Context, func() error) error {
+						t.Error("a release was sent after the end")
+						return nil
+					}
+				})
+				time.Sleep(time.Minute)
 			})
 		})
 	}

@@ -61,7 +61,6 @@ func (w *Watchdog) Close(ctx context.Context) error {
 func await(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
-		return true
 	case <-ctx.Done():
 	}
 	select {

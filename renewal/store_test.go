@@ -304,6 +304,7 @@ func (b *bench) close() {
 	require.Zero(b, b.dog.stats.Queued)
 	require.Zero(b, b.dog.stats.Suspect)
 	require.Zero(b, b.dog.inFlight)
+	require.Zero(b, b.dog.repeated)
 	require.Zero(b, b.dog.running)
 	for _, g := range b.dog.groups {
 		require.Zero(b, g.inFlight)

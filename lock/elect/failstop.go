@@ -49,7 +49,6 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 		select {
 		case <-time.After(f.grace):
 		case <-done:
-			return
 		}
 		select {
 		case <-done: // both, in time

@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,7 @@ func TestRefusals(t *testing.T) {
 			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, test.want))
 			assert.Contains(t, w.Body.String(), test.detail)
+			assert.True(t, json.Valid(w.Body.Bytes()), "one document")
 		})
 	}
 	require.EqualValues(t, 1, calls.Load())
@@ -172,6 +174,8 @@ func TestRefusals(t *testing.T) {
 		require.Error(t, err, "%+v", c)
 	}
 	_, err := idempotency.New(nil, idempotency.NewMemory(), idempotency.Config{})
+	require.Error(t, err)
+	_, err = idempotency.New(l, nil, idempotency.Config{})
 	require.Error(t, err)
 	require.NoError(t, l.Close())
 	_, err = idempotency.New(l, idempotency.NewMemory(), idempotency.Config{})
@@ -719,6 +723,7 @@ func TestRepliesDoNotAnswer(t *testing.T) {
 		w := post(h, "b", "body")
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 		assert.Equal(t, "1", w.Header().Get("Retry-After"))
+		assert.True(t, json.Valid(w.Body.Bytes()), "without the reply")
 		assert.Equal(t, "2", post(h, "b", "body").Body.String(), "it was stored, though no answer was received")
 		assert.EqualValues(t, 2, calls.Load())
 
@@ -729,6 +734,97 @@ func TestRepliesDoNotAnswer(t *testing.T) {
 		memory.Reconnect()
 		assert.EqualValues(t, 2, calls.Load())
 	})
+}
+
+// finding is a store that has found another record than it has, once it is to store a reply or before.
+type finding struct {
+	idempotency.Replies
+	reply bool
+	found func(next idempotency.Record) idempotency.Record
+}
+
+func (f finding) Swap(ctx context.Context, key string, next idempotency.Record, keep time.Duration) (idempotency.Record, error) {
+	if f.reply == (len(next.Reply) > 0) {
+		return f.found(next), nil
+	}
+	return f.Replies.Swap(ctx, key, next, keep)
+}
+
+// An attempt that finds a later one does not call the handler, or send its reply. A damaged reply is
+// reported. The log has the causes.
+func TestOtherRecords(t *testing.T) {
+	later := func(next idempotency.Record) idempotency.Record {
+		return idempotency.Record{Token: next.Token + 1, Fingerprint: next.Fingerprint}
+	}
+	stored := func(reply string) func(idempotency.Record) idempotency.Record {
+		return func(next idempotency.Record) idempotency.Record {
+			return idempotency.Record{Token: next.Token - 1, Fingerprint: next.Fingerprint, Reply: []byte(reply)}
+		}
+	}
+	for name, test := range map[string]struct {
+		finding
+		calls, want int
+		log         string
+	}{
+		"later, at the begin": {finding{found: later}, 0, http.StatusServiceUnavailable, lock.ErrLost.Error()},
+		"later, at the end":   {finding{found: later, reply: true}, 1, http.StatusServiceUnavailable, lock.ErrLost.Error()},
+		"no JSON":             {finding{found: stored("reply")}, 0, http.StatusInternalServerError, "damaged"},
+		"no status":           {finding{found: stored(`{"Status": 199}`)}, 0, http.StatusInternalServerError, "damaged"},
+		"a long status":       {finding{found: stored(`{"Status": 1000}`)}, 0, http.StatusInternalServerError, "damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				var calls atomic.Int32
+				test.Replies = idempotency.NewMemory()
+				c := idempotency.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				w := post(wrap(t, locktest.New(t, patient), test.finding, c, counted(&calls)), "k", "body")
+				assert.Equal(t, test.want, w.Code)
+				assert.True(t, json.Valid(w.Body.Bytes()), "one document")
+				assert.EqualValues(t, test.calls, calls.Load())
+				synctest.Wait()
+				assert.Contains(t, log.String(), test.log)
+			})
+		})
+	}
+}
+
+// A record yields to one of a later attempt at the same request, until it has a reply.
+func TestYields(t *testing.T) {
+	next := idempotency.Record{Token: 2, Fingerprint: []byte("a")}
+	for r, want := range map[*idempotency.Record]bool{
+		{}:                                   true,
+		{Token: 1, Fingerprint: []byte("a")}: true,
+		{Token: 2, Fingerprint: []byte("a")}: true,
+		{Token: 3, Fingerprint: []byte("a")}: false,
+		{Token: 1, Fingerprint: []byte("b")}: false,
+		{Token: 1, Fingerprint: []byte("a"), Reply: []byte("reply")}: false,
+	} {
+		assert.Equal(t, want, r.Yields(next), "%+v", r)
+	}
+}
+
+// A reply of a status without a body has none, and no status is invented.
+func TestStatusOfAReply(t *testing.T) {
+	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, err := io.WriteString(w, "x")
+			assert.ErrorIs(t, err, http.ErrBodyNotAllowed)
+		})
+		for range 2 {
+			w := post(h, "k", "body")
+			assert.Equal(t, status, w.Code)
+			assert.Empty(t, w.Body.String())
+			assert.NotContains(t, w.Header(), "Content-Length")
+		}
+	}
+	for _, status := range []int{99, 1000} {
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+		})
+		assert.PanicsWithValue(t, fmt.Sprint("idempotency: invalid status code ", status), func() { post(h, "k", "body") })
+	}
 }
 
 // The same key of another account is another key, and a reply is kept for its time.
@@ -742,10 +838,11 @@ func TestScopeAndKeep(t *testing.T) {
 		}
 		assert.Equal(t, "1", post(h, "k", "body", as("ann")).Body.String())
 		assert.Equal(t, "2", post(h, "k", "body", as("bob")).Body.String())
+		assert.Equal(t, "3", post(h, "nk", "body", as("an")).Body.String(), "the same text, taken together")
 		time.Sleep(59 * time.Minute)
 		assert.Equal(t, "1", post(h, "k", "body", as("ann")).Body.String())
 		time.Sleep(time.Minute)
-		assert.Equal(t, "3", post(h, "k", "body", as("ann")).Body.String())
+		assert.Equal(t, "4", post(h, "k", "body", as("ann")).Body.String())
 	})
 }
 
