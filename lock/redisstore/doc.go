@@ -101,8 +101,8 @@ package redisstore
 //
 // How scripts are put together, which numbers they accept, and what they reply:
 // internal/lua/script.go, internal/lua/number.lua, reply.go.
-// Tests: internal/lua/script_test.go, reply_test.go, bounds_test.go.
-// Planted: 426.
+// Tests: internal/lua/script_test.go, reply_test.go, bounds_test.go, semaphore_test.go.
+// Planted: 426, 427.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
 // internal/lua/wait_queue.lua, internal/lua/grant_next.lua.
