@@ -144,6 +144,7 @@ func hugeValues() []hugeValue {
 		endless = `
 			redis.call('hset', 'a', 'mode', 'read', 'x', 'inf', owner(1), 'inf', owner(2), '1e300', owner(3), '9007199254740991')
 			redis.call('hset', 'a', ARGV[1] .. ':1', '9007199254740991')`
+		inexact = `redis.call('hset', 'a', 'mode', 'read', ARGV[1] .. ':1', '9007199254740993')`
 	)
 	ask := func(h *driver.Hold) func(context.Context, *redisstore.Store) error {
 		return func(ctx context.Context, s *redisstore.Store) error {
@@ -210,6 +211,9 @@ func hugeValues() []hugeValue {
 		{"ManyOwners", manyOwners, []func(context.Context, *redisstore.Store) error{inspect(driver.KindMutex), force}},
 		{"EndlessHolds", endless, []func(context.Context, *redisstore.Store) error{
 			inspect(driver.KindRead), ask(heldFor(driver.KindWrite, 2)), renew(driver.KindRead), release(driver.KindRead), force,
+		}},
+		{"InexactHolds", inexact, []func(context.Context, *redisstore.Store) error{
+			renew(driver.KindRead), release(driver.KindRead), inspect(driver.KindRead), ask(heldFor(driver.KindRead, 1)), force,
 		}},
 	}
 }

@@ -99,8 +99,10 @@ package redisstore
 // PLANTED=22). A name without a folder, or in internal/, is of this package.
 // TestPlacesOfChanges in cmd/leasewheel compares the names with the code.
 //
-// How scripts are put together, and what they reply: internal/lua/script.go, reply.go.
-// Tests: internal/lua/script_test.go, reply_test.go.
+// How scripts are put together, which numbers they accept, and what they reply:
+// internal/lua/script.go, internal/lua/number.lua, reply.go.
+// Tests: internal/lua/script_test.go, reply_test.go, bounds_test.go, semaphore_test.go.
+// Planted: 426, 427.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
 // internal/lua/wait_queue.lua, internal/lua/grant_next.lua.

@@ -398,6 +398,7 @@ func TestSemaphoresLeaveForeignValuesAlone(t *testing.T) {
 		"no whole number": func(ctx context.Context, name string) error {
 			return admin.Set(ctx, name, "1.5", 0).Err()
 		},
+		"a leading zero": func(ctx context.Context, name string) error { return admin.Set(ctx, name, "03", 0).Err() },
 		"a huge number": func(ctx context.Context, name string) error {
 			return admin.Set(ctx, name, "9223372036854775807", 0).Err()
 		},

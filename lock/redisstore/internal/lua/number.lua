@@ -7,9 +7,10 @@ local function decimal(n)
 end
 
 -- integer parses an integer, which another client may have written. It returns nil for
--- other text, for more than 16 characters, and outside ±2^53, where Lua is not exact.
+-- other text, for what the server does not increment, as 07 and -0, for more than 16
+-- characters, and from ±2^53 on: there 1 more changes nothing, and a loop up to it never ends.
 local function integer(text)
-  if not text or #text > 16 or not string.find(text, '^%-?%d+$') then return nil end
+  if not text or #text > 16 or text ~= '0' and not string.find(text, '^%-?[1-9]%d*$') then return nil end
   local n = tonumber(text)
-  if math.abs(n) <= 9007199254740992 then return n end
+  if math.abs(n) < 9007199254740992 then return n end
 end

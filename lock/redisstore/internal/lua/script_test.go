@@ -37,6 +37,22 @@ func TestFilesIncludeWhatTheyUse(t *testing.T) {
 	}
 }
 
+// A number that is accepted is exact, and so is the next one: a loop up to it ends. The server
+// accepts it, too.
+func TestIntegersAreExact(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]lua.LValue{
+		"0": lua.LNumber(0), "-1": lua.LNumber(-1), "9007199254740991": lua.LNumber(MaxNumber),
+		"": lua.LNil, "-": lua.LNil, "00": lua.LNil, "07": lua.LNil, "-0": lua.LNil, "-07": lua.LNil,
+		"9007199254740992": lua.LNil, "9007199254740993": lua.LNil, "9999999999999999": lua.LNil,
+	} {
+		state := lua.NewState()
+		require.NoError(t, state.DoString(expand(files, "number.lua", map[string]bool{})+"return integer('"+text+"')"))
+		assert.Equal(t, want, state.Get(-1), text)
+		state.Close()
+	}
+}
+
 // globals adds the names of globals that a function uses or sets.
 func globals(proto *lua.FunctionProto, names map[string]bool) {
 	const opShift, constantMask = 26, 1<<18 - 1 // of an instruction of gopher-lua
