@@ -37,7 +37,7 @@ func RequireRefused(t *testing.T, env []string, contains string, args ...string)
 	for begin := time.Now(); ; {
 		p := Start(t, env, args...)
 		assert.Equal(t, exit.Unavailable, p.Wait())
-		if !unanswered(p.Stderr.String()) || time.Since(begin) > 3*Patience {
+		if text := p.Stderr.String(); strings.Contains(text, contains) || !unanswered(text) || time.Since(begin) > 3*Patience {
 			p.RequireOneLine(contains)
 			return
 		}
