@@ -105,6 +105,44 @@ func TestReplicasOfWhatAReleaseGrants(t *testing.T) {
 	require.NoError(t, (<-second).Unlock(t.Context()))
 }
 
+// A waiter that waits for replicas asks once more when a release has granted it the lock. It gets
+// tokens for the next holders in its process, too.
+func TestReserveOfWhatAReleaseGrants(t *testing.T) {
+	t.Parallel()
+	master, _ := startReplicated(t)
+	admin := master.Client(t)
+	careful := openWith(t, master.Client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
+	other := open(t, master.Client(t))
+	first, waiter := mutexOf("a", 1), mutexOf("a", 2)
+	before := asks(t, other, first).Token
+	waiter.Queue.Subscribed, waiter.Queue.Reserve = true, 100
+	granted := make(chan driver.Notice, 1)
+	subscription, err := careful.Subscribe(t.Context(), waiter, func(n driver.Notice) {
+		select {
+		case granted <- n:
+		default:
+		}
+	})
+	require.NoError(t, err)
+	defer subscription.Close()
+	require.Equal(t, driver.Refused, asks(t, careful, waiter).Verdict)
+	_, err = other.Release(t.Context(), released(first))
+	require.NoError(t, err)
+	require.Equal(t, driver.Notice{}, <-granted)
+	require.Equal(t, int64(1), admin.HLen(t.Context(), "a").Val(), "it has the lock")
+	for range 2 { // the second is a request whose reply was lost
+		awaitServerClock(t, admin, time.Millisecond) // in which tokens are free
+		a := asks(t, careful, waiter)
+		require.Equal(t, driver.Granted, a.Verdict)
+		assert.Equal(t, int64(100), a.Reserved)
+		require.Greater(t, a.Token, before)
+		before = a.Token + a.Reserved
+	}
+	_, err = careful.Release(t.Context(), released(waiter))
+	require.NoError(t, err)
+	assert.Greater(t, asks(t, other, mutexOf("a", 3)).Token, before)
+}
+
 // blocked returns how many clients the server lets wait.
 func blocked(t *testing.T, admin *redis.Client) string {
 	return admin.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients")

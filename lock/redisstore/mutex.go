@@ -166,6 +166,9 @@ func acquireMutex(r request) (*transport.Call, error) {
 	if r.Count > 1 || member != "" || r.Queue.Reserve != 0 {
 		c.Args = append(c.Args, r.Count, member, r.Queue.Reserve)
 	}
+	if member != "" && r.Queue.Reserve > 0 && r.Count == 1 && r.store.config.Replicas > 0 {
+		c.Args = append(c.Args, true) // it has used none of the tokens that a release has reserved
+	}
 	return &c.Call, nil
 }
 

@@ -15,7 +15,9 @@
 --       6 the holds it has once granted; more than 1 only if it has the lock already
 --       7 the owner's member in the wait queue, '' if it does not wait
 --       8 how many tokens to reserve beside the grant's
---         6 to 8 are absent from a simple request: the first for one hold, without a wait
+--       9 '1' if the owner takes the lock by its own request alone: one that has it already,
+--         as by a release, gets a new token, and the reserve. Otherwise absent
+--         6 to 9 are absent from a simple request: the first for one hold, without a wait
 --         or a reserve. In a shared run each has 3 to 5, and by how many µs its deadline is
 --         earlier than that of the run
 -- returns  {1, token, n, µs}  granted, and the n tokens after it are reserved; by the
@@ -90,7 +92,7 @@ end
 
 -- One request, in every case.
 local lock, queue, counter, yieldState = unpack(KEYS)
-local _, _, ttl, owner, proposed, count, waiter, reserve = unpack(ARGV)
+local _, _, ttl, owner, proposed, count, waiter, reserve, anew = unpack(ARGV)
 count, waiter, reserve = count or '1', waiter or '', reserve or '0'
 
 -- Most requests of waiters end in this part, for a lock that another owner of ours holds.
@@ -139,11 +141,11 @@ if holder then
   if sound and (not seen or seen >= yieldInterval) then pcall(recordPeer, yieldState) end
   return refused(left)
 elseif holds then -- hset, which may need memory, comes last: the hold is kept without it
-  local token = nextToken(counter, true, life)
+  local token, reserved = nextToken(counter, not anew, life, anew and reserve)
   redis.call('pexpire', lock, ttl)
   redis.call('hset', lock, owner, count)
   if waiter ~= '' then redis.call('zrem', queue, waiter) end
-  return {1, token, 0, instant}
+  return {1, token, reserved, instant}
 elseif redis.call('exists', queue) == 0 then
   return grant()
 end
