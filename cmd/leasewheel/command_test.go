@@ -24,12 +24,14 @@ const requestsTake = "LEASEWHEEL_TEST_REQUESTS_TAKE"
 // none without it: tests must not use the user's.
 const defaultFolder = "LEASEWHEEL_TEST_FOLDER"
 
+func folderOfTests() (string, error) { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none"), nil }
+
 func TestMain(m *testing.M) {
 	inTests := func() {
 		connect.RequestTimeout = 10 * time.Second // a server that is not there is tried for as long
 		connect.ProbeTimeout, connect.CompletionTimeout = commandtest.Patience, commandtest.Patience
 		connect.LogTo = func(*slog.Logger) {}
-		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
+		connect.DefaultFolder = folderOfTests
 	}
 	commandtest.Main(m, func() *cobra.Command { return root.NewCommand("leasewheel") }, inTests, func() {
 		limit, err := time.ParseDuration(os.Getenv(requestsTake))
@@ -37,6 +39,6 @@ func TestMain(m *testing.M) {
 			limit = processRequests
 		}
 		connect.RequestTimeout, connect.ProbeTimeout, connect.CompletionTimeout = limit, limit, limit
-		connect.DefaultFolder = func() string { return cmp.Or(os.Getenv(defaultFolder), "/dev/null/none") }
+		connect.DefaultFolder = folderOfTests
 	})
 }

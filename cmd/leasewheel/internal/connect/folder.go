@@ -20,7 +20,12 @@ import (
 // DefaultFolder returns the folder of locks if no server is named: the same for every process of
 // the user, whether it was started by cron, a service or a login, which have other runtime
 // directories and TMPDIRs. A service whose /tmp is its own is refused it.
-var DefaultFolder = func() string { return fmt.Sprintf("/tmp/leasewheel-%d", os.Geteuid()) }
+var DefaultFolder = func() (string, error) {
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && privateTmp(string(mounts)) {
+		return "", errPrivateTmp
+	}
+	return fmt.Sprintf("/tmp/leasewheel-%d", os.Geteuid()), nil
+}
 
 // folderFlags name the folder of locks between the processes of one machine.
 type folderFlags struct {
@@ -54,10 +59,10 @@ func (s *Flags) openFolder(urls []string, c redisstore.Config) (Servers, error) 
 	}
 	path := s.folder.path
 	if !named {
-		if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && privateTmp(string(mounts)) {
-			return nil, errPrivateTmp
+		var err error
+		if path, err = DefaultFolder(); err != nil {
+			return nil, err
 		}
-		path = DefaultFolder()
 	}
 	if _, err := os.Stat(path); err != nil && (s.folder.existing || named && !s.folder.creates) {
 		return nil, err
