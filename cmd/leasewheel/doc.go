@@ -15,9 +15,10 @@ package main
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;
 // the folder without one: cmd/leasewheel/internal/connect/folder.go.
 // Tests: credentials_test.go, folder_linux_test.go, cmd/leasewheel/internal/connect/folder_test.go,
+// cmd/leasewheel/internal/connect/folder_linux_test.go,
 // cmd/leasewheel/internal/connect/password_test.go,
 // cmd/leasewheel/internal/connect/certificate_test.go.
-// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465, 509.
+// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465, 509, 510.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,
