@@ -69,8 +69,8 @@ func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
 
 // openClock returns the base of the folder's clock, and sets it for the first store since the
 // start of the system: to own, which is the base of a store that was opened before the clock was
-// deleted, or 0.
-func openClock(ctx context.Context, dir *folder, s system, own int64) (base int64, err error) {
+// deleted, or 0. A clock of another start is in use while a store lives, other than id.
+func openClock(ctx context.Context, dir *folder, s system, own int64, id string) (base int64, err error) {
 	f, err := dir.open(ctx, pathOfClock, true)
 	if err != nil {
 		return 0, err
@@ -86,6 +86,14 @@ func openClock(ctx context.Context, dir *folder, s system, own int64) (base int6
 	if started(c.system) == started(s.id) {
 		return 0, fmt.Errorf("the folder is in use by another version of leasewheel, or in another time namespace (%q, not %q)", c.system, s.id)
 	}
+	if c.system != "" {
+		used, err := dir.used(id)
+		if err != nil {
+			return 0, err
+		} else if used {
+			return 0, errOtherStart
+		}
+	}
 	c = clock{s.id, cmp.Or(own, max(s.wall().UnixMicro(), c.sweep)-s.uptime().Microseconds()), c.sweep}
 	return c.base, f.write(machine.Encode(c.code))
 }
@@ -93,6 +101,9 @@ func openClock(ctx context.Context, dir *folder, s system, own int64) (base int6
 // errOtherClock is permanent: each of two clocks takes what the other's stores hold for that of
 // an earlier start of the system.
 var errOtherClock = errors.New("the folder's clock was deleted, and made anew by another process: start this one again")
+
+// errOtherStart is permanent. A start of the system ends all processes, so one that lives reads another boot_id.
+var errOtherStart = errors.New("processes that live use the folder with another /proc/sys/kernel/random/boot_id, as a container of systemd-nspawn or LXC has one of its own: bind the host's into the container")
 
 // checkClock returns an error if the folder's clock is not the store's any more. It restores one
 // that was deleted.
@@ -102,7 +113,9 @@ func (s *Store) checkClock(ctx context.Context) error {
 	if c.base == s.base {
 		return nil
 	}
-	switch base, err := openClock(ctx, s.folder, s.system, s.base); {
+	switch base, err := openClock(ctx, s.folder, s.system, s.base, s.id); {
+	case errors.Is(err, errOtherStart):
+		return fmt.Errorf("filestore: %w: %w", driver.ErrNotDone, err)
 	case err != nil:
 		return fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)
 	case base != s.base:

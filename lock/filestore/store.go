@@ -77,7 +77,7 @@ func open(path string, system system) (_ *Store, err error) {
 	s := &Store{id: rand.Text(), system: system, subs: make(map[string]machine.Subscribers), arrive: func() {}}
 	ending, end := context.WithCancelCause(context.Background())
 	s.folder, s.end = &folder{fd: fd, ending: ending, pwrite: system.pwrite}, end
-	if s.base, err = openClock(ending, s.folder, system, 0); err == nil {
+	if s.base, err = openClock(ending, s.folder, system, 0, ""); err == nil {
 		s.peers, err = system.peers(fd, s.id, s.receive, s.missed)
 	}
 	if err != nil {

@@ -243,6 +243,41 @@ func TestTheNextStart(t *testing.T) {
 	})
 }
 
+// A folder is not shared by processes that read different starts of the system, as in containers of systemd-nspawn
+// and LXC: each would take the other's locks for those of an earlier start. Pipes of processes that have ended do not count.
+func TestContainersWithABootOfTheirOwn(t *testing.T) {
+	folder, host := t.TempDir()+"/locks", mustSystem(t)
+	container := host
+	container.id = format + " another"
+	container.wall = func() time.Time { return time.Now().Add(time.Second) } // the clock is slewed between the two
+	refused := func(system system) {
+		t.Helper()
+		s, err := open(folder, system)
+		if err == nil {
+			a, _ := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "you:1"))
+			require.NoError(t, s.Close())
+			require.NotEqual(t, driver.Granted, a.Verdict, "broken promise: two hold the lock")
+		}
+		require.ErrorContains(t, err, "boot_id")
+	}
+	first := openIn(t, folder, host)
+	acquire(t, first, hold(driver.KindMutex, "a", "me:1"))
+	refused(container)
+	_ = first.finish(peers.abandon)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, pathOfStores, "foreign"), nil, 0o600))
+	second := openIn(t, folder, container)
+	require.Equal(t, driver.Granted, acquire(t, second, hold(driver.KindMutex, "a", "you:1")).Verdict)
+	refused(host)
+
+	// One that was opened before the clock was made there, and has no pipe yet, fails.
+	second.system, second.base = host, first.base
+	third := openIn(t, folder, container)
+	_, err := second.Acquire(t.Context(), hold(driver.KindMutex, "b", "you:2"))
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NotErrorIs(t, err, driver.ErrUnavailable, "no waiting mends it")
+	require.Equal(t, driver.Granted, acquire(t, third, hold(driver.KindMutex, "b", "me:2")).Verdict)
+}
+
 // Of a client without a record an inspection has the id alone, and no time in 1970.
 func TestAClientWithoutARecord(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))

@@ -159,8 +159,8 @@ func (s *Store) old(path string) bool {
 }
 
 // list returns the names in a folder; none if it does not exist.
-func (s *Store) list(path string) ([]string, error) {
-	fd, err := unix.Openat(s.fd, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func (d *folder) list(path string) ([]string, error) {
+	fd, err := unix.Openat(d.fd, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	} else if err != nil {
@@ -169,6 +169,16 @@ func (s *Store) list(path string) ([]string, error) {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	return f.Readdirnames(-1)
+}
+
+// used reports whether the process of a store lives, other than id. What else is in the folder does not count.
+func (d *folder) used(id string) (bool, error) {
+	stores, err := d.list(pathOfStores)
+	return slices.ContainsFunc(stores, func(of string) bool {
+		var stat unix.Stat_t
+		err := unix.Fstatat(d.fd, pathOfStores+of, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFIFO && of != id && (&fifos{dir: d.fd}).look(of) == present
+	}), err
 }
 
 // files yields the paths of the files of a folder with fileOf, in any order: brief sweeps of a large
