@@ -120,10 +120,19 @@ func repeatable(code string) bool {
 // mostPlans is how often a request is sent that is refused for its plan: each connection has its own.
 const mostPlans = 10
 
-// repeats reports whether a request that was refused so, at last and so often, may be sent again.
+// repeats reports whether a request that was refused so, at last and so often, may be sent again. pgx has prepared
+// statements in mind that something else on the connection has removed, as a DISCARD ALL of AfterRelease, and
+// prepares one again after its refusal.
 func repeats(ctx context.Context, err error, failures int) bool {
 	var refusal *pgconn.PgError
-	return ctx.Err() == nil && errors.As(err, &refusal) && repeatable(refusal.Code) && (refusal.Code != "0A000" || failures < mostPlans)
+	if ctx.Err() != nil || !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case "0A000", "26000":
+		return failures < mostPlans
+	}
+	return repeatable(refusal.Code)
 }
 
 func advice(code string) string {

@@ -60,6 +60,33 @@ func TestSettingsOfARoleAreMended(t *testing.T) {
 	}
 }
 
+// What a pool removes from its connections, as by DISCARD ALL after each use, costs no request: prepared statements
+// are made again.
+func TestDiscardedStatements(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "discarded")
+	for _, connections := range []int32{1, 5} {
+		store := open(t, s, pgstore.Config{Schema: "discarded", Poll: true}, func(c *pgxpool.Config) {
+			c.MaxConns, c.MinConns = connections, connections
+			c.AfterRelease = func(conn *pgx.Conn) bool {
+				_, err := conn.Exec(context.Background(), "DISCARD ALL")
+				return err == nil
+			}
+		})
+		for range 20 {
+			for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
+				h := hold(kind, kind.String(), "client:1")
+				granted(t, store, h)
+				h.Count = 0
+				held, err := store.Release(unhurried(t), h)
+				require.NoError(t, err)
+				require.True(t, held)
+			}
+		}
+	}
+}
+
 // A lock_timeout of a role, too, ends with the request that it has refused.
 func TestLockTimeoutOfARoleIsMended(t *testing.T) {
 	t.Parallel()
