@@ -109,7 +109,7 @@ package pgstore
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
-// Planted: 221, 246, 259, 476.
+// Planted: 221, 246, 259, 476, 532.
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
@@ -121,7 +121,7 @@ package pgstore
 // Planted: 240, 241, 245, 277, 357, 370, 384, 491, 531.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
-// failover_test.go, settings_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401.
+// failover_test.go, settings_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401, 533.
 //
 // What is removed: sweeper.go. Tests: sweeper_test.go.
 // Planted: 243, 333, 344, 399, 402.

@@ -117,6 +117,12 @@ func repeatable(code string) bool {
 	return false
 }
 
+// untranslatable reports whether a request was refused for a text that the database's encoding lacks.
+func untranslatable(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "22P05"
+}
+
 // mostPlans is how often a request is sent that is refused for its plan: each connection has its own.
 const mostPlans = 10
 

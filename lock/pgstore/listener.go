@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -74,6 +76,12 @@ func (silent) Close() {}
 func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
 	if s.listener == nil {
 		return silent{}, nil
+	}
+	// The rows of all names are changed together. A name that the database's encoding lacks would prevent that.
+	if strings.ContainsFunc(h.Name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		if err := s.query(ctx, "SELECT $1::text", []any{h.Name}, nil); untranslatable(err) {
+			return nil, err
+		}
 	}
 	b := &subscription{machine.Subscriber{Topics: machine.Topics(h), Notify: notify, Store: s}, s.listener, h.Name}
 	if err := s.listener.add(ctx, b); err != nil {

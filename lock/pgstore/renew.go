@@ -32,11 +32,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		}
 	}
 	if len(columns) > 0 {
-		left, err := s.renewColumns(ctx, w, columns)
-		if err != nil {
-			fail(columns, err)
-		}
-		others = append(others, left...)
+		others = append(others, s.renewEach(ctx, w, columns)...)
 	}
 	if len(others) > 0 {
 		if err := s.renewStates(ctx, w, others); err != nil {
@@ -57,6 +53,19 @@ func fail(items []*renewal.Item, err error) {
 	for _, item := range items {
 		item.Outcome, item.Given, item.Err = renewal.Unknown, 0, err
 	}
+}
+
+// renewEach prolongs mutexes and fair locks, and returns those that the machine decides on. A name that the
+// database's encoding lacks, as a quorum may have of its other nodes, costs no other one its renewal.
+func (s *Store) renewEach(ctx context.Context, w *window, items []*renewal.Item) (left []*renewal.Item) {
+	left, err := s.renewColumns(ctx, w, items)
+	if half := len(items) / 2; half > 0 && untranslatable(err) {
+		return append(s.renewEach(ctx, w, items[:half]), s.renewEach(ctx, w, items[half:])...)
+	}
+	if err != nil {
+		fail(items, err)
+	}
+	return left
 }
 
 // renewColumns prolongs mutexes and fair locks. It returns those that the machine decides on.

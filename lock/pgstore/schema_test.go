@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 func hold(k driver.Kind, name, owner string) *driver.Hold {
@@ -46,6 +47,43 @@ func released(t testing.TB, s *pgstore.Store, h *driver.Hold) {
 	held, err := s.Release(unhurried(t), &free)
 	require.NoError(t, err)
 	require.True(t, held)
+}
+
+// A name that the database's encoding lacks, as the lock of a quorum whose other nodes have it, costs no other lock
+// its renewal or its subscription.
+func TestNamesThatTheEncodingLacks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	exec(t, s, "DROP DATABASE IF EXISTS lacking")
+	exec(t, s, "CREATE DATABASE lacking TEMPLATE template0 ENCODING LATIN1")
+	in := func(c *pgxpool.Config) {
+		c.ConnConfig.Database, c.ConnConfig.RuntimeParams["client_encoding"] = "lacking", "UTF8"
+	}
+	require.NoError(t, pgstore.Migrate(t.Context(), s.Pool(t, in), "lacking"))
+	store := open(t, s, pgstore.Config{Schema: "lacking"}, in)
+	ignore := func(driver.Notice) {}
+	var items []renewal.Item
+	for _, name := range []string{"a", "straße", "ключ", "z"} {
+		h := hold(driver.KindMutex, name, "client:1")
+		if name != "ключ" {
+			granted(t, store, h)
+		}
+		items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
+		sub, err := store.Subscribe(unhurried(t), h, ignore)
+		if err == nil {
+			sub.Close()
+		}
+		assert.Equal(t, name == "ключ", err != nil, "%s: %v", name, err)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	store.Renew(unhurried(t), items)
+	for _, item := range items {
+		if item.Key == "ключ" {
+			require.ErrorContains(t, item.Err, "22P05")
+		} else {
+			require.Equal(t, renewal.Renewed, item.Outcome, "%s: %v", item.Key, item.Err)
+		}
+	}
 }
 
 // A schema may be made in a database of any encoding, whichever characters that has.
