@@ -81,7 +81,8 @@
 // Transactions must be "read committed", PostgreSQL's default; with the modes exec and simple_protocol
 // also array_nulls on and bytea_output hex. A store that finds others at its first request refuses it. It
 // does not notice a later change. A client_encoding other than UTF8 is refused at each request, and with
-// the mode simple_protocol also standard_conforming_strings off.
+// the mode simple_protocol also standard_conforming_strings off. The database's encoding is best UTF8, too: others lack
+// characters, with which names are refused, and EUC_JP takes the broken bar for the fullwidth one.
 //
 // # On the server
 //
