@@ -209,16 +209,6 @@ func (l *Locker) ClientID() string { return l.client.ID }
 // [wheel.Stats] and [wheel.Lags] are for metrics.
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
 
-// group returns the group of the store that a lock is in. It is called with mutexes held, or with locks
-// left to release: a panic, as of a user's function for keys, is logged.
-func (l *Locker) group(name string, kind driver.Kind) (group string) {
-	_ = l.protect("Store.Group", name, func() error {
-		group = l.store.Group(name, kind)
-		return nil
-	})
-	return group
-}
-
 // newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
 // store can distinguish the two. The last six bytes are zero: see newPermitOwner.
 func newUUID() string {
