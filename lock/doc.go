@@ -112,7 +112,7 @@ package lock
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60, 325.
 //
-// Close, Shutdown: shutdown.go, client.go, renewal/close.go.
+// Close, Shutdown: shutdown.go, activity.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502.
 //
