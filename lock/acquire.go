@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -72,19 +71,6 @@ func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driv
 		Count: 1,
 		TTL:   ttl,
 	}
-}
-
-// newOwner returns a new owner of so many permits, if the kind has such.
-func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
-	if owner := kinds[kind].owner; owner != nil {
-		return owner(l, permits)
-	}
-	return l.nextID()
-}
-
-// nextID returns an id that no other request or owner has.
-func (l *Locker) nextID() string {
-	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
 }
 
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
