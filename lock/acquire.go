@@ -136,7 +136,7 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 		a.abandonUnknown()
 	case r.grant.Reserved > 0:
 		l.mu.Lock()
-		r.grant.handOff = l.queue(queueOf(a.hold)).beginHandOff(a, r.grant)
+		r.handOff = l.queue(queueOf(a.hold)).beginHandOff(a, r.grant)
 		l.mu.Unlock()
 	}
 	return r, false

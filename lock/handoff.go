@@ -79,7 +79,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 	}
 	w.abandonUnknown() // its earlier requests may still reach the store
 	q.dueNow = true
-	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own().token}, lease: lease}})
+	q.deliver(w, result{lease: lease})
 	q.advance()
 	return true
 }
@@ -92,8 +92,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.terms.handOff}
-	next, spec := newOwnership(a, *hold, hold.TTL, g, o.unknownUntil())
+	r := result{grant: grant{Answer: driver.Answer{Token: o.token + 1}}, handOff: o.terms.handOff}
+	next, spec := newOwnership(a, *hold, hold.TTL, r, o.unknownUntil())
 	lease, err := o.lease.Pass(spec)
 	if err != nil {
 		return nil

@@ -30,6 +30,15 @@ type request struct {
 	enqueued grant
 }
 
+// grant is a [driver.Answer], usually a granting one, with an instant before the store
+// gave it.
+type grant struct {
+	driver.Answer
+	sent time.Time
+	// byRelease: another owner's release made the grant, with the provisional TTL.
+	byRelease bool
+}
+
 // acquire sends one acquisition. Its time is limited by ctx's deadline,
 // [Config.RequestTimeout] and a third of the TTL, but not by ctx's cancellation: without
 // an answer the outcome would be unknown.
