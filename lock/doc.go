@@ -116,7 +116,7 @@ package lock
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502.
 //
-// How long a call takes: request.go limit, Locker.requestBy(),
+// How long a call takes: limit.go limit, Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.ask(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
