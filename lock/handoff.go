@@ -8,9 +8,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// defaultPassFor is the default of [Options.PassFor].
-const defaultPassFor = time.Second
-
 // handOff is a grant of the store that holders in this process hand to each other. While
 // it is active, an Unlock serves the first waiter, and the queue has no head that sends
 // requests. If the first waiter has no [Options.Passes], it becomes the head
