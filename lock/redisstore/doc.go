@@ -105,7 +105,7 @@ package redisstore
 // Planted: 426, 427.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
-// internal/lua/wait_queue.lua, internal/lua/grant_next.lua.
+// internal/lua/wait_queue.lua, internal/lua/grant_next.lua, internal/lua/take.lua.
 // Tests: handover_test.go, scripts_test.go, hostile_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
 // 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91.
