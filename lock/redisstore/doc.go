@@ -151,7 +151,8 @@ package redisstore
 //
 // Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
-// internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/outcome.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua.
+// internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua,
+// internal/lua/outcome.lua.
 // Tests: semaphore_test.go, faults_test.go.
 // Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496.
 //
