@@ -1,11 +1,10 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -35,34 +34,6 @@ type acquisition struct {
 // errWaited is the cause with which a limited wait ends.
 var errWaited = errors.New("lock: the wait limit has passed")
 
-// again takes the lock once more if own owns it. Otherwise it returns nil, and the acquisition
-// has a hold to request.
-func (m *Mutex) again(a *acquisition, own *ownership) (*Lease, error) {
-	if own != nil {
-		if lease, err := own.reacquire(*a); lease != nil || err != nil {
-			return lease, err
-		}
-	}
-	return nil, m.setHold(a)
-}
-
-// setHold creates the hold that the acquisition requests, which begins with it.
-func (m *Mutex) setHold(a *acquisition) error {
-	l := m.locker
-	if l.config.Observer.Acquired != nil {
-		a.begin = time.Now()
-	}
-	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
-	a.hold.Queue.Reserve = int64(m.options.Passes)
-	if a.wait && kinds[m.kind].places {
-		a.hold.Queue.Keep = placeTTL
-	}
-	if m.complete == nil {
-		return nil
-	}
-	return m.complete(a)
-}
-
 // newHold returns a hold with a unique owner.
 func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
 	return &driver.Hold{
@@ -72,19 +43,6 @@ func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driv
 		Count: 1,
 		TTL:   ttl,
 	}
-}
-
-// newOwner returns a new owner of so many permits, if the kind has such.
-func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
-	if owner := kinds[kind].owner; owner != nil {
-		return owner(l, permits)
-	}
-	return l.nextID()
-}
-
-// nextID returns an id that no other request or owner has.
-func (l *Locker) nextID() string {
-	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
 }
 
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
@@ -108,6 +66,20 @@ func (l *Locker) enter() bool {
 	}
 	l.active.begin()
 	return true
+}
+
+// ready returns an error if no request for a name should be sent.
+func (l *Locker) ready(ctx context.Context, name string) error {
+	if err := driver.ValidateName(name); err != nil {
+		return err
+	}
+	if err := context.Cause(l.closed); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	}
+	return nil
 }
 
 // await returns the result of the acquisition: of its own request, or of the queue for the
@@ -150,7 +122,7 @@ func (l *Locker) try(a *acquisition) (r result, waits bool) {
 		a.abandonUnknown()
 	case r.grant.Reserved > 0:
 		l.mu.Lock()
-		r.grant.handOff = l.queue(queueOf(a.hold)).beginHandOff(a, r.grant)
+		r.handOff = l.queue(queueOf(a.hold)).beginHandOff(a, r.grant)
 		l.mu.Unlock()
 	}
 	return r, false
@@ -181,6 +153,16 @@ func (a *acquisition) limitWait(wait time.Duration) context.CancelFunc {
 	a.waitCtx = waitCtx
 	return cancel
 }
+
+// forever is a wait without a time limit.
+const forever = time.Duration(math.MaxInt64)
+
+// maxWait is how long a handle waits; zero: for ever.
+type maxWait struct{ less time.Duration } // than forever
+
+func limitedTo(d time.Duration) maxWait { return maxWait{forever - max(d, 0)} }
+
+func (w maxWait) limit() time.Duration { return forever - w.less }
 
 // over returns the cause for which the acquisition waits no longer, or nil.
 func (a *acquisition) over() error { return ended(a.waitCtx, a.locker.closed) }

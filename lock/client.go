@@ -2,8 +2,11 @@ package lock
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +36,47 @@ func newClient(label string) driver.Client {
 		Label:   label,
 		Since:   time.Now(),
 	}
+}
+
+// newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
+// store can distinguish the two. The last six bytes are zero: see newPermitOwner.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:10]) // never fails
+	b[6] = b[6]&0x0f | 0x80
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// newOwner returns a new owner of so many permits, if the kind has such.
+func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
+	if kinds[kind].permitIDs {
+		return l.newPermitOwner(permits)
+	}
+	return l.nextID()
+}
+
+// nextID returns an id that no other request or owner has.
+func (l *Locker) nextID() string {
+	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
+}
+
+// newPermitOwner returns the owner of n permits of one lease: the id of the first, and
+// "*n" if n is above 1. An id is the client's, with the permit's number as its last six bytes,
+// so that inspection finds the client: the format has no room for it beside the id. The ids of one
+// lease differ in the last four.
+func (l *Locker) newPermitOwner(n int64) string {
+	several := uint64(max(n, 1)) //nolint:gosec // at most driver.MaxSeveral
+	last := l.permits.Add(several)
+	for uint32(last) < uint32(several) { //nolint:gosec // the last four bytes; they would begin again within the lease
+		last = l.permits.Add(several)
+	}
+	first := (last - several + 1) & (1<<48 - 1)
+	owner := strings.ReplaceAll(l.client.ID, "-", "")[:20] + fmt.Sprintf("%012x", first)
+	if n > 1 {
+		owner += "*" + strconv.FormatInt(n, 10)
+	}
+	return owner
 }
 
 // announcer maintains the record of a locker's client in the store. A failure does not

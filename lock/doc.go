@@ -112,11 +112,11 @@ package lock
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60, 325.
 //
-// Close, Shutdown: shutdown.go, client.go, renewal/close.go.
+// Close, Shutdown: shutdown.go, activity.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502.
 //
-// How long a call takes: request.go limit, Locker.requestBy(),
+// How long a call takes: limit.go limit, Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.ask(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.
@@ -129,7 +129,7 @@ package lock
 // Planted: 65, 66, 67, 443, 516.
 //
 // Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
-// lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
+// panic.go, lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
 // Tests: observer_test.go, logger_test.go, lock/internal/logging/logger_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.

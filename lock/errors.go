@@ -33,6 +33,9 @@ var (
 // transient reports whether an error may disappear by itself.
 func transient(err error) bool { return errors.Is(err, ErrUnavailable) }
 
+// packageName is the prefix of error texts.
+const packageName = "lock"
+
 // LostError describes the loss of a lease: which one, and why.
 type LostError = renewal.LostError
 
@@ -101,3 +104,23 @@ func inRange[T int64 | time.Duration](of string, n, least, most T) error {
 	_, duration := any(n).(time.Duration)
 	return &RangeError{Of: of, Value: int64(n), Min: int64(least), Max: int64(most), duration: duration}
 }
+
+// UnreleasedError names the locks that [Locker.Shutdown] could not release. The store
+// drops them when their TTL has passed.
+type UnreleasedError struct {
+	Names []string
+	// Err is the error of one of the releases.
+	Err error
+}
+
+func (e *UnreleasedError) Error() string {
+	const most = 3
+	named := fmt.Sprintf("%q", e.Names[:min(most, len(e.Names))])
+	if len(e.Names) > most {
+		named += " …"
+	}
+	return fmt.Sprintf("lock: %d locks were not released, among them %s; the store drops them when their TTL has passed: %v", len(e.Names), named, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnreleasedError) Unwrap() error { return e.Err }

@@ -8,9 +8,6 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// defaultPassFor is the default of [Options.PassFor].
-const defaultPassFor = time.Second
-
 // handOff is a grant of the store that holders in this process hand to each other. While
 // it is active, an Unlock serves the first waiter, and the queue has no head that sends
 // requests. If the first waiter has no [Options.Passes], it becomes the head
@@ -79,7 +76,7 @@ func (l *Locker) handToNext(o *ownership) bool {
 	}
 	w.abandonUnknown() // its earlier requests may still reach the store
 	q.dueNow = true
-	q.deliver(w, result{grant: grant{Answer: driver.Answer{Verdict: driver.Granted, Token: lease.own().token}, lease: lease}})
+	q.deliver(w, result{lease: lease})
 	q.advance()
 	return true
 }
@@ -92,8 +89,8 @@ func (o *ownership) transfer(a *acquisition) *Lease {
 	if a.hold.TTL != hold.TTL {
 		return nil
 	}
-	g := grant{Answer: driver.Answer{Token: o.token + 1}, handOff: o.terms.handOff}
-	next, spec := newOwnership(a, *hold, hold.TTL, g, o.unknownUntil())
+	r := result{grant: grant{Answer: driver.Answer{Token: o.token + 1}}, handOff: o.terms.handOff}
+	next, spec := newOwnership(a, *hold, hold.TTL, r, o.unknownUntil())
 	lease, err := o.lease.Pass(spec)
 	if err != nil {
 		return nil

@@ -22,8 +22,8 @@ type traits struct {
 	endless bool
 	// minHold: [Options.MinHold] is accepted.
 	minHold bool
-	// owner returns a new owner of a hold of that many permits; nil: the locker's next.
-	owner func(l *Locker, permits int64) string
+	// permitIDs: an owner is the id of a permit.
+	permitIDs bool
 }
 
 var kinds = [...]traits{
@@ -32,6 +32,6 @@ var kinds = [...]traits{
 	driver.KindRead:      {reentrant: true, further: true},
 	driver.KindWrite:     {reentrant: true},
 	driver.KindSemaphore: {permits: true, endless: true},
-	driver.KindPermit:    {permits: true, further: true, minHold: true, owner: (*Locker).newPermitOwner},
+	driver.KindPermit:    {permits: true, further: true, minHold: true, permitIDs: true},
 	driver.KindLatch:     {},
 }

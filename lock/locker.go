@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -136,8 +135,10 @@ type Locker struct {
 	confirmed confirmed
 	unlocks   activity // releases of leases in progress
 	announcer announcer
-	outcomes  outcomes
-	log       logging.Logger
+	outcomes  struct { // counts how acquisitions ended
+		granted, byRelease, handedOff, refused, failed atomic.Int64
+	}
+	log logging.Logger
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended
@@ -208,23 +209,3 @@ func (l *Locker) ClientID() string { return l.client.ID }
 // Wheel returns [Config.Wheel] or the locker's own wheel, which ends with it. Its
 // [wheel.Stats] and [wheel.Lags] are for metrics.
 func (l *Locker) Wheel() *wheel.Wheel { return l.wheel }
-
-// group returns the group of the store that a lock is in. It is called with mutexes held, or with locks
-// left to release: a panic, as of a user's function for keys, is logged.
-func (l *Locker) group(name string, kind driver.Kind) (group string) {
-	_ = l.protect("Store.Group", name, func() error {
-		group = l.store.Group(name, kind)
-		return nil
-	})
-	return group
-}
-
-// newUUID returns a random UUID of version 8. Redisson's clients use version 4, so a
-// store can distinguish the two. The last six bytes are zero: see newPermitOwner.
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:10]) // never fails
-	b[6] = b[6]&0x0f | 0x80
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
-}

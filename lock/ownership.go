@@ -38,6 +38,12 @@ type ownership struct {
 	count   atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
 }
 
+// ownershipIn returns the ownership of the lock that ctx carries, or nil.
+func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
+	o, _ := ctx.Value(reentry.KeyOf(l, kind, name)).(*ownership)
+	return o
+}
+
 // terms are what an ownership has beyond a name, an owner and the TTL of its lease. They
 // are never changed.
 type terms struct {

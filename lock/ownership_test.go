@@ -35,7 +35,7 @@ func TestOwnershipKeepsEveryFieldOfItsHold(t *testing.T) {
 			default:
 				value.SetInt(int64(time.Hour))
 			}
-			own, _ := newOwnership(&acquisition{request: request{locker: l, hold: &h}, ctx: t.Context()}, h, h.TTL, grant{}, time.Time{})
+			own, _ := newOwnership(&acquisition{request: request{locker: l, hold: &h}, ctx: t.Context()}, h, h.TTL, result{}, time.Time{})
 			own.lease, err = l.watchdog.Watch(renewal.Spec{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL, Granted: time.Now()})
 			require.NoError(t, err)
 			require.Equal(t, h, *own.hold(h.Count), field)

@@ -2,9 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -44,22 +41,4 @@ func (p *Permits) SetPermits(ctx context.Context, n int64) error {
 	}
 	_, err := p.count(ctx, driver.Count{Op: driver.CountSet, N: n})
 	return err
-}
-
-// newPermitOwner returns the owner of n permits of one lease: the id of the first, and
-// "*n" if n is above 1. An id is the client's, with the permit's number as its last six bytes,
-// so that inspection finds the client: the format has no room for it beside the id. The ids of one
-// lease differ in the last four.
-func (l *Locker) newPermitOwner(n int64) string {
-	several := uint64(max(n, 1)) //nolint:gosec // at most driver.MaxSeveral
-	last := l.permits.Add(several)
-	for uint32(last) < uint32(several) { //nolint:gosec // the last four bytes; they would begin again within the lease
-		last = l.permits.Add(several)
-	}
-	first := (last - several + 1) & (1<<48 - 1)
-	owner := strings.ReplaceAll(l.client.ID, "-", "")[:20] + fmt.Sprintf("%012x", first)
-	if n > 1 {
-		owner += "*" + strconv.FormatInt(n, 10)
-	}
-	return owner
 }

@@ -145,3 +145,13 @@ func (p *pool) drop(q *taskQueue) {
 		delete(p.queues, q.group)
 	}
 }
+
+// group returns the group of the store that a lock is in. It is called with mutexes held, or with locks
+// left to release: a panic, as of a user's function for keys, is logged.
+func (l *Locker) group(name string, kind driver.Kind) (group string) {
+	_ = l.protect("Store.Group", name, func() error {
+		group = l.store.Group(name, kind)
+		return nil
+	})
+	return group
+}

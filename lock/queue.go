@@ -409,10 +409,11 @@ func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
 	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, outage{}, false
+	r := result{grant: g}
 	if g.Reserved > 0 {
-		g.handOff = q.beginHandOff(w.acquisition, g)
+		r.handOff = q.beginHandOff(w.acquisition, g)
 	}
-	q.deliver(w, result{grant: g})
+	q.deliver(w, r)
 }
 
 // retireIfIdle ends a queue without waiters, hand-off and run. It does so at once if the

@@ -13,22 +13,13 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// grant is a [driver.Answer], usually a granting one, with an instant before the store
-// gave it.
-type grant struct {
-	driver.Answer
-	sent time.Time
-	// byRelease: another owner's release made the grant, with the provisional TTL.
-	byRelease bool
+// result is how an acquisition has ended: with a grant, or with an error.
+type result struct {
+	grant grant
 	// handOff is nil if the lease is not handed off within the process.
 	handOff *handOff
 	// lease is not nil if another holder in this process handed it off.
 	lease *Lease
-}
-
-// result is how an acquisition has ended: with a grant, or with an error.
-type result struct {
-	grant grant
 	err   error
 	// panicked: err is the *PanicError of the store, or of a function of the user, in the queue's
 	// run. One that the store returns is an error like others.
@@ -50,11 +41,11 @@ func (r result) orPanic() result {
 // conclude makes the lease of a granting result, and counts and reports the result.
 func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 	if err = l.accept(a, r); err == nil {
-		lease, err = l.newLease(a, r.grant)
+		lease, err = l.newLease(a, r)
 	}
 	outcome, counted := observe.Failed, &l.outcomes.failed
 	switch {
-	case err == nil && r.grant.lease != nil:
+	case err == nil && r.lease != nil:
 		outcome, counted = observe.HandedOff, &l.outcomes.handedOff
 	case err == nil:
 		outcome, counted = observe.Granted, &l.outcomes.granted
@@ -96,10 +87,10 @@ func (l *Locker) accept(a *acquisition, r result) error {
 	if cause == nil {
 		return nil
 	}
-	if r.grant.lease != nil {
-		l.returnLease(r.grant.lease)
+	if r.lease != nil {
+		l.returnLease(r.lease)
 	} else {
-		l.giveBack(a, r.grant)
+		l.giveBack(a, r)
 	}
 	return fmt.Errorf("lock: %q was granted too late and is released: %w", a.hold.Name, cause)
 }
@@ -115,22 +106,23 @@ func ended(contexts ...context.Context) error {
 }
 
 // giveBack releases a grant of which no lease was made, in the background.
-func (l *Locker) giveBack(a *acquisition, g grant) {
-	l.endHandOff(g.handOff)
+func (l *Locker) giveBack(a *acquisition, r result) {
+	l.endHandOff(r.handOff)
 	_ = a.abandon() // after an error its TTL ends it
 }
 
 // newLease makes the lease of a grant, has the watchdog renew it, and announces the client.
-func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
-	if g.lease != nil {
-		return g.lease, nil
+func (l *Locker) newLease(a *acquisition, r result) (*Lease, error) {
+	if r.lease != nil {
+		return r.lease, nil
 	}
+	g := &r.grant
 	hold, ttl := *a.hold, a.hold.TTL
 	hold.Queue.Granted = g.byRelease
 	if !g.byRelease && g.Lease > 0 {
 		ttl = g.Lease
 	}
-	own, spec := newOwnership(a, hold, ttl, g, a.unknownUntil)
+	own, spec := newOwnership(a, hold, ttl, r, a.unknownUntil)
 	spec.Granted, spec.First, spec.TTL = g.sent, cmp.Or(g.First, g.Lease), ttl
 	var err error
 	own.lease, err = l.watchdog.Watch(spec)
@@ -143,16 +135,16 @@ func (l *Locker) newLease(a *acquisition, g grant) (*Lease, error) {
 	case !errors.Is(err, ErrLost):
 		err = fmt.Errorf("lock: the lease of %q cannot be renewed: %w", a.hold.Name, err)
 	}
-	l.giveBack(a, g)
+	l.giveBack(a, r)
 	return nil, err
 }
 
 // newOwnership returns the ownership that an acquisition is granted, and the watchdog's
 // description of its lease, which is not registered yet. h is the hold as requests take it, and
 // ttl that of its lease.
-func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, g grant, unknownUntil time.Time) (*ownership, renewal.Spec) {
+func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, r result, unknownUntil time.Time) (*ownership, renewal.Spec) {
 	o := &a.options
-	own := &ownership{locker: a.locker, kind: h.Kind, token: g.Token, terms: &noTerms}
+	own := &ownership{locker: a.locker, kind: h.Kind, token: r.grant.Token, terms: &noTerms}
 	if !unknownUntil.IsZero() {
 		own.unknown = new(unknownUntil)
 	}
@@ -170,8 +162,8 @@ func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, g grant, unk
 		OnLost:    o.OnLost,
 	}
 	observed := own.locker.config.Observer.Ended != nil
-	if observed || o.MinHold > 0 || g.handOff != nil || h.TTL != ttl || !h.Plain() {
-		own.terms = &terms{hold: h, handOff: g.handOff}
+	if observed || o.MinHold > 0 || r.handOff != nil || h.TTL != ttl || !h.Plain() {
+		own.terms = &terms{hold: h, handOff: r.handOff}
 		if observed {
 			own.terms.since = time.Now()
 		}
@@ -179,7 +171,7 @@ func newOwnership(a *acquisition, h driver.Hold, ttl time.Duration, g grant, unk
 			own.terms.keepUntil = time.Now().Add(o.MinHold)
 		}
 	}
-	if observed || g.handOff != nil {
+	if observed || r.handOff != nil {
 		spec.OnLost = own.onLost(o.OnLost)
 	}
 	return own, spec

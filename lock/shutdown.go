@@ -11,9 +11,6 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-// packageName is the prefix of error texts.
-const packageName = "lock"
-
 // Shutdown closes the locker gracefully. Calls other than Unlock, Discard and Release return
 // [ErrClosed]. As long as ctx lives, it renews leases, and waits until every lock is unlocked,
 // every running deferred function has returned, and every abandoned hold is released. Then it
@@ -102,90 +99,6 @@ func (l *Locker) end(ctx context.Context) error {
 	}
 	return nil
 }
-
-// activity counts operations in progress, and can be waited for. Unlike a WaitGroup, the
-// count may rise from zero during a wait, which a context can end.
-type activity struct {
-	mu    sync.Mutex
-	count int           // guarded by mu
-	none  chan struct{} // guarded by mu; made by a waiter, closed when count is zero
-}
-
-func (a *activity) begin() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.count++
-}
-
-func (a *activity) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.count--; a.count == 0 && a.none != nil {
-		close(a.none)
-		a.none = nil
-	}
-}
-
-// Go calls f in a goroutine, as an operation in progress.
-func (a *activity) Go(f func()) {
-	a.begin()
-	go func() {
-		defer a.end()
-		f()
-	}()
-}
-
-// number returns how many operations are in progress.
-func (a *activity) number() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.count
-}
-
-// wait waits until no operation is in progress. It returns false if ctx ends first; both may end at
-// the same instant.
-func (a *activity) wait(ctx context.Context) bool {
-	a.mu.Lock()
-	if a.count == 0 {
-		a.mu.Unlock()
-		return true
-	}
-	if a.none == nil {
-		a.none = make(chan struct{})
-	}
-	none := a.none
-	a.mu.Unlock()
-	select {
-	case <-none:
-	case <-ctx.Done():
-	}
-	select {
-	case <-none:
-		return true
-	default:
-		return false
-	}
-}
-
-// UnreleasedError names the locks that [Locker.Shutdown] could not release. The store
-// drops them when their TTL has passed.
-type UnreleasedError struct {
-	Names []string
-	// Err is the error of one of the releases.
-	Err error
-}
-
-func (e *UnreleasedError) Error() string {
-	const most = 3
-	named := fmt.Sprintf("%q", e.Names[:min(most, len(e.Names))])
-	if len(e.Names) > most {
-		named += " …"
-	}
-	return fmt.Sprintf("lock: %d locks were not released, among them %s; the store drops them when their TTL has passed: %v", len(e.Names), named, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *UnreleasedError) Unwrap() error { return e.Err }
 
 // maxReleases is how many releases of one group of the store are in flight at once.
 const maxReleases = 64

@@ -1,15 +1,6 @@
 package lock
 
-import (
-	"sync/atomic"
-
-	"github.com/leasewheel/leasewheel/lock/observe"
-)
-
-// outcomes counts how acquisitions ended.
-type outcomes struct {
-	granted, byRelease, handedOff, refused, failed atomic.Int64
-}
+import "github.com/leasewheel/leasewheel/lock/observe"
 
 // Stats returns the locker's present state and counters. It sends no request.
 func (l *Locker) Stats() observe.Stats {

@@ -39,6 +39,21 @@ func New(l *lock.Locker, name string, o lock.Options) *Election {
 	return &Election{locker: l, mutex: l.Mutex(name).With(o), options: o}
 }
 
+// FailStop returns a handle on the same election whose [Election.Run] ends the process if the
+// leadership is lost and the leader's function has not returned within grace after that. It is
+// for work that no term guards: a function that hangs does not go on beside the next leader for
+// longer. The end of Run's context is no loss. [lock.Locker.Close] is one: let Run return before.
+//
+// The process prints the reason to standard error and exits with code 76; deferred functions do
+// not run. A process that is stopped, or suspended with its machine, as the lease ends has the
+// grace from when it continues. A grace of 0 ends it once the loss is noticed; a negative one panics.
+func (e *Election) FailStop(grace time.Duration) *Election {
+	if grace < 0 {
+		panic("elect: FailStop: the grace is negative")
+	}
+	return &Election{locker: e.locker, mutex: e.mutex, options: e.options, failStop: &failStop{grace, exit}}
+}
+
 // Run stands for election until ctx ends. Each time this candidate is elected, Run calls
 // lead and waits until it returns; the term then ends, and another candidate may be
 // elected. The context of lead ends with ctx, with cause [lock.ErrLost] if the leadership
@@ -93,6 +108,38 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			return err
 		case errors.Is(err, ErrResign):
 			backoff.Sleep(ctx, time.Second)
+		}
+	}
+}
+
+// IsLeader reports whether this candidate leads now: [Election.Run] of this handle has a
+// function at work, and a lease that can be trusted. It sends no request. The leadership may
+// end right afterwards; [Election.Await] has a context that ends with it.
+func (e *Election) IsLeader() bool {
+	r := e.lead.current.Load()
+	return r != nil && r.ctx.Err() == nil && r.lease.Valid()
+}
+
+// Await waits until this candidate leads, by an [Election.Run] of this handle in another
+// goroutine. It returns the term, and a context that ends with the leadership, with cause
+// [lock.ErrLost], or [lock.ErrReleased] once the leader's function has returned, before the
+// lock is released. If ctx ends first, Await returns its cause. It waits as well while no Run is
+// active: let ctx end with Run.
+//
+// A loop of Await follows the leadership and never delays the election: a slow one misses
+// terms that have ended meanwhile.
+func (e *Election) Await(ctx context.Context) (leads context.Context, term int64, err error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, 0, context.Cause(ctx)
+		}
+		r, begins := e.lead.nowOrNext()
+		if r != nil {
+			return r.ctx, r.lease.Token(), nil
+		}
+		select {
+		case <-begins:
+		case <-ctx.Done():
 		}
 	}
 }

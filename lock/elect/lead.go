@@ -50,35 +50,3 @@ func (l *lead) nowOrNext() (*leadership, <-chan struct{}) {
 	}
 	return nil, l.begins
 }
-
-// IsLeader reports whether this candidate leads now: [Election.Run] of this handle has a
-// function at work, and a lease that can be trusted. It sends no request. The leadership may
-// end right afterwards; [Election.Await] has a context that ends with it.
-func (e *Election) IsLeader() bool {
-	r := e.lead.current.Load()
-	return r != nil && r.ctx.Err() == nil && r.lease.Valid()
-}
-
-// Await waits until this candidate leads, by an [Election.Run] of this handle in another
-// goroutine. It returns the term, and a context that ends with the leadership, with cause
-// [lock.ErrLost], or [lock.ErrReleased] once the leader's function has returned, before the
-// lock is released. If ctx ends first, Await returns its cause. It waits as well while no Run is
-// active: let ctx end with Run.
-//
-// A loop of Await follows the leadership and never delays the election: a slow one misses
-// terms that have ended meanwhile.
-func (e *Election) Await(ctx context.Context) (leads context.Context, term int64, err error) {
-	for {
-		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
-		}
-		r, begins := e.lead.nowOrNext()
-		if r != nil {
-			return r.ctx, r.lease.Token(), nil
-		}
-		select {
-		case <-begins:
-		case <-ctx.Done():
-		}
-	}
-}

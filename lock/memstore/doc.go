@@ -24,7 +24,7 @@ package memstore
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Requests: store.go, inspect.go, subscription.go, lock/internal/machine/requests.go; what they
+// Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they
 // mean: lock/internal/machine/doc.go.
 // Tests: suite_test.go, suite_real_test.go; their backend: lock/locktest/backend/memory.go.
 //

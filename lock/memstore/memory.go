@@ -32,6 +32,15 @@ type name struct {
 	checked time.Time
 }
 
+// listening returns how many stores are subscribed to a topic. The caller holds memory.mu.
+func (n *name) listening(t machine.Topic) int {
+	stores := make(map[driver.Store]bool)
+	for _, b := range n.subscribers[t] {
+		stores[b.Store] = true
+	}
+	return len(stores)
+}
+
 // record is that of a client, until its end.
 type record struct {
 	driver.Client
@@ -44,29 +53,6 @@ const (
 	// checksAtOnce bounds for how long checks keep requests waiting: 0.1 ms.
 	checksAtOnce = 1000
 )
-
-func (m *memory) open() *Store {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stores++
-	m.arm(m.now())
-	s := &Store{memory: m}
-	s.requests = requests{Step: s.step, Client: m.client, Names: s.list}
-	return s
-}
-
-func (m *memory) close(s *Store) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.closed = true
-	m.unsubscribeAll(s)
-	if m.stores--; m.stores == 0 && m.check != nil {
-		m.check.Stop()
-	}
-}
 
 // now is the time by the monotonic clock.
 func (m *memory) now() time.Time { return m.start.Add(time.Since(m.start)) }
@@ -144,6 +130,23 @@ func (m *memory) lose(text string) {
 	if n := m.names[text]; n != nil {
 		n.Lose()
 	}
+}
+
+// unsubscribe ends the subscriptions of a store. The caller holds mu.
+func (m *memory) unsubscribe(s driver.Store) {
+	now := m.now()
+	for text, n := range m.names {
+		for _, b := range n.subscribers.Of(s) {
+			n.subscribers.Remove(b)
+			m.name(text, now) // plans a check
+		}
+	}
+}
+
+// client returns the record of a client. The caller holds mu.
+func (m *memory) client(id string) (driver.Client, bool) {
+	r := m.records[id]
+	return r.Client, m.now().Before(r.ends)
 }
 
 // checks is a heap of names, in the order of their checks.

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,12 +33,20 @@ type Store struct {
 // New returns a store without locks.
 func New() *Store {
 	m := &memory{start: time.Now(), names: make(map[string]*name), records: make(map[string]record)}
-	return m.open()
+	return (&Store{memory: m}).Open()
 }
 
 // Open returns another store of the same locks, as if for another process: it is closed by
 // itself, and the locks outlive a store that is closed.
-func (s *Store) Open() *Store { return s.open() }
+func (s *Store) Open() *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stores++
+	s.arm(s.now())
+	o := &Store{memory: s.memory}
+	o.requests = requests{Step: o.step, Client: o.client, Names: o.list}
+	return o
+}
 
 // DeleteFunc deletes the locks whose names del accepts, with their queues, as a server that has
 // lost its data. No message is sent: a holder detects it at its next renewal. Tokens grow on.
@@ -56,7 +65,16 @@ func (s *Store) DeleteFunc(del func(name string) bool) {
 // Close ends the store's subscriptions. Requests fail afterwards. The locks end by their TTLs,
 // except for counts without one.
 func (s *Store) Close() error {
-	s.close(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.unsubscribe(s)
+	if s.stores--; s.stores == 0 && s.check != nil {
+		s.check.Stop()
+	}
 	return nil
 }
 
@@ -91,4 +109,16 @@ func (s *Store) step(ctx context.Context, of string, step func(n *machine.State,
 			n.subscribers.Deliver(m)
 		}
 	})
+}
+
+// Announce stores the record of a client, see [driver.Store].
+func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration) error {
+	return s.request(ctx, func(now time.Time) { s.records[c.ID] = record{c, now.Add(ttl)} })
+}
+
+// list returns the names with a prefix, in their order.
+func (s *Store) list(ctx context.Context, prefix string) (names []string, err error) {
+	err = s.request(ctx, func(time.Time) { names = s.named(prefix) })
+	slices.Sort(names)
+	return names, err
 }

@@ -35,23 +35,3 @@ func (b *subscription) Close() {
 	b.name.subscribers.Remove(&b.Subscriber)
 	b.memory.name(b.name.text, b.memory.now()) // plans a check
 }
-
-// unsubscribeAll ends the subscriptions of a store. The caller holds mu.
-func (m *memory) unsubscribeAll(s *Store) {
-	now := m.now()
-	for text, n := range m.names {
-		for _, b := range n.subscribers.Of(s) {
-			n.subscribers.Remove(b)
-			m.name(text, now) // plans a check
-		}
-	}
-}
-
-// listening returns how many stores are subscribed to a topic. The caller holds memory.mu.
-func (n *name) listening(t machine.Topic) int {
-	stores := make(map[driver.Store]bool)
-	for _, b := range n.subscribers[t] {
-		stores[b.Store] = true
-	}
-	return len(stores)
-}

@@ -105,7 +105,7 @@ package redisstore
 // Planted: 426, 427.
 //
 // The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
-// internal/lua/wait_queue.lua, internal/lua/grant_next.lua.
+// internal/lua/wait_queue.lua, internal/lua/grant_next.lua, internal/lua/take.lua.
 // Tests: handover_test.go, scripts_test.go, hostile_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
 // 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91.
@@ -151,7 +151,8 @@ package redisstore
 //
 // Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
-// internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua.
+// internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua,
+// internal/lua/outcome.lua.
 // Tests: semaphore_test.go, faults_test.go.
 // Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496.
 //

@@ -121,6 +121,7 @@ end
 -- free and has waiters.
 
 -- include: token.lua
+-- include: take.lua
 -- include: grant_next.lua
 -- include: mutex_yield.lua
 
@@ -129,9 +130,7 @@ local function grant()
   local from, ahead = instant, proposed - instant
   if ahead > 0 and ahead <= 1000000 then from = instant + ahead end
   local token, reserved = nextToken(counter, false, life, reserve, from)
-  redis.call('pexpire', lock, ttl) -- it changes nothing: a user without the right to it takes no lock without an end
-  redis.call('hset', lock, owner, '1')
-  redis.call('pexpire', lock, ttl)
+  take(lock, owner, '1', ttl)
   return {1, token, reserved, instant}
 end
 

@@ -25,6 +25,7 @@
 -- include: number.lua
 -- include: owner.lua
 -- include: token.lua
+-- include: take.lua
 -- include: listeners.lua
 -- include: fair_queue.lua
 
@@ -42,14 +43,10 @@ elseif not holds and count ~= '1' then
   return {3, 0}
 end
 
--- A first grant begins with a token, since none is given without one. A further one
--- begins with a write that a server allows when it is out of memory. A user without the right to
--- that write takes no lock without an end.
+-- A grant begins with a token, since none is given without one.
 local function grant()
   local token = nextToken(KEYS[2], left ~= -2, ARGV[4])
-  redis.call('pexpire', lock, lease)
-  redis.call('hset', lock, owner, count)
-  redis.call('pexpire', lock, lease)
+  take(lock, owner, count, lease)
   return {1, token}
 end
 if holds then return grant() end

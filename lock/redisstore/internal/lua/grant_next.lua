@@ -3,6 +3,7 @@
 -- include: number.lua
 -- include: clock.lua
 -- include: token.lua
+-- include: take.lua
 -- include: listeners.lua
 
 -- waiterOf parses a member of the queue. It returns the owner, its client's id, the
@@ -38,9 +39,7 @@ local function grantNext(lock, queue, counter, publish, life, own, popped)
     if owner and oursListening(publish, channel) > 0 then
       local made, token, reserved = pcall(nextToken, counter, false, life, reserve)
       if not made then return end -- a client that asks gets the reason
-      redis.call('pexpire', lock, provisional) -- it changes nothing, see grant in acquire.lua
-      redis.call('hset', lock, owner, '1')
-      redis.call('pexpire', lock, provisional)
+      take(lock, owner, '1', provisional)
       sendOurs(publish, channel, table.concat({owner, decimal(token), decimal(micros()), provisional, decimal(reserved), secret}, ' '))
       return tonumber(provisional), true
     end

@@ -13,7 +13,6 @@
 --          {2, 0}      the key is not a count
 
 -- include: deadline.lua
--- include: number.lua
 -- include: publish.lua
 -- include: counter.lua
 
@@ -23,12 +22,7 @@ if count == false then return {2, 0} end
 count = count or 0
 if op == 'read' then return {0, math.max(count, 0)} end
 
-local did = redis.call('get', KEYS[3])
-if did then return {1, integer(did) or 0} end
-local function done(left)
-  redis.call('set', KEYS[3], decimal(left), 'px', ARGV[3])
-  return {1, left}
-end
+-- include: outcome.lua
 
 if op == 'create' then
   if count > 0 then return {0, count} end
@@ -42,16 +36,15 @@ elseif op == 'add' then
   -- A count-down must succeed without memory. A server out of memory refuses set, unless
   -- the script has written before.
   if n < 0 then redis.call('del', KEYS[3]) end
-  redis.call('set', KEYS[3], '', 'xx') -- it changes nothing: where it is not refused, done is not either
+  begin()
   if left > 0 then
     redis.call('incrby', KEYS[1], ARGV[2])
-    done(left)
   else
     redis.call('del', KEYS[1])
-    done(left)
-    send(ARGV[4], KEYS[2], '0')
   end
-  return {1, left}
+  local reply = done(left)
+  if left == 0 then send(ARGV[4], KEYS[2], '0') end
+  return reply
 elseif op == 'delete' then
   if count == 0 then return {0, 0} end
   redis.call('del', KEYS[1])

@@ -33,14 +33,7 @@ if op == 'read' then return {0, count or 0} end
 -- Permits with an end are those of a number that has ended just now: their keys expire apart.
 if KEYS[4] and not count and redis.call('pttl', KEYS[4]) >= 0 then redis.call('unlink', KEYS[4]) end
 
-local did = redis.call('get', KEYS[3])
-if did then return {1, integer(did) or 0} end
-local function done(reply)
-  redis.call('set', KEYS[3], decimal(reply), 'px', ARGV[3])
-  return {1, reply}
-end
--- begin changes nothing: where it is not refused, done is not either.
-local function begin() redis.call('set', KEYS[3], '', 'xx') end
+-- include: outcome.lua
 
 if op == 'create' then
   if count then return {0, count} end
