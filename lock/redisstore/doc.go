@@ -158,7 +158,7 @@ package redisstore
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting, mutex.go.
 // Tests: failover_test.go.
-// Planted: 185, 328, 329, 422, 522, 523.
+// Planted: 185, 328, 329, 422, 522, 523, 524.
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.

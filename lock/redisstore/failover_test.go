@@ -337,3 +337,48 @@ func TestUnresponsiveReplicasDelayNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// The server may refuse the WAIT behind a grant alone, as one that has just become a replica: that is no
+// proof that nothing was granted.
+func TestRefusedWaitIsNoProofThatNothingWasDone(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	giveCounts(t, admin)
+	for _, g := range grantings() { // the server has their scripts then
+		asks(t, openWith(t, server.Client(t), g.config), g.hold)
+	}
+	require.NoError(t, admin.ConfigSet(t.Context(), "replica-serve-stale-data", "no").Err())
+	for _, g := range grantings() {
+		client := server.Client(t)
+		client.AddHook(beforeWait(func() {
+			require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+		}))
+		g.config.Replicas, g.config.ReplicaTimeout = 1, time.Minute
+		_, err := openWith(t, client, g.config).Acquire(t.Context(), g.hold)
+		require.ErrorContains(t, err, "MASTERDOWN", g.name)
+		require.ErrorIs(t, err, driver.ErrUnavailable, g.name)
+		require.NotErrorIs(t, err, driver.ErrNotDone, "%s: it was granted", g.name)
+		require.NoError(t, admin.Do(t.Context(), "replicaof", "no", "one").Err())
+	}
+}
+
+// beforeWait is a user's hook of a client that it calls between a pipeline and its WAIT.
+type beforeWait func()
+
+func (beforeWait) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (beforeWait) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f beforeWait) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		last := len(cmds) - 1
+		if cmds[last].Name() != "wait" {
+			return next(ctx, cmds)
+		}
+		if err := next(ctx, cmds[:last]); err != nil {
+			return err
+		}
+		f()
+		return next(ctx, cmds[last:])
+	}
+}
