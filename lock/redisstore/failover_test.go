@@ -3,8 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -381,4 +383,39 @@ func (f beforeWait) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		f()
 		return next(ctx, cmds[last:])
 	}
+}
+
+// Where an address leads to another master, as after FAILOVER behind a virtual address, connections to
+// the former one go on: waiters are subscribed at the present one, whose releases count them.
+func TestWaitersFollowAnAddress(t *testing.T) {
+	t.Parallel()
+	master, replica := startReplicated(t)
+	var leadsTo atomic.Pointer[redistest.Server]
+	leadsTo.Store(master)
+	options := *master.Options()
+	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		network, address := leadsTo.Load().Addr()
+		return d.DialContext(ctx, network, address)
+	}
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
+	l := locker(t, client, lock.Config{Poll: 100 * time.Millisecond})
+	held, got := mustLock(t, locker(t, client, lock.Config{}), "a"), make(chan *lock.Lease, 1)
+	former, present := master.Client(t), replica.Client(t)
+	waits := func(on *redis.Client) bool {
+		const channel = "leasewheel_lock__channel:{a}"
+		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	}
+	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
+	require.Eventually(t, func() bool { return waits(former) }, time.Minute, time.Millisecond)
+	host, port, _ := strings.Cut(replica.Options().Addr, ":")
+	require.NoError(t, former.Do(t.Context(), "failover", "to", host, port).Err())
+	require.Eventually(t, func() bool {
+		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
+	}, time.Minute, time.Millisecond)
+	leadsTo.Store(replica)
+	require.Eventually(t, func() bool { return waits(present) }, time.Minute, time.Millisecond)
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
 }
