@@ -123,7 +123,7 @@ package redisstore
 // internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, internal/pubsub/random_test.go, subscriber_test.go,
 // cluster_test.go, upgrade_test.go, mute_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 525, 526.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
@@ -159,7 +159,7 @@ package redisstore
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting, mutex.go.
 // Tests: failover_test.go.
-// Planted: 185, 328, 329, 422, 522, 523.
+// Planted: 185, 328, 329, 422, 522, 523, 524.
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.

@@ -3,8 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -336,4 +338,84 @@ func TestUnresponsiveReplicasDelayNothingElse(t *testing.T) {
 			require.NoError(t, <-errs)
 		}
 	}
+}
+
+// The server may refuse the WAIT behind a grant alone, as one that has just become a replica: that is no
+// proof that nothing was granted.
+func TestRefusedWaitIsNoProofThatNothingWasDone(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	giveCounts(t, admin)
+	for _, g := range grantings() { // the server has their scripts then
+		asks(t, openWith(t, server.Client(t), g.config), g.hold)
+	}
+	require.NoError(t, admin.ConfigSet(t.Context(), "replica-serve-stale-data", "no").Err())
+	for _, g := range grantings() {
+		client := server.Client(t)
+		client.AddHook(beforeWait(func() {
+			require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+		}))
+		g.config.Replicas, g.config.ReplicaTimeout = 1, time.Minute
+		_, err := openWith(t, client, g.config).Acquire(t.Context(), g.hold)
+		require.ErrorContains(t, err, "MASTERDOWN", g.name)
+		require.ErrorIs(t, err, driver.ErrUnavailable, g.name)
+		require.NotErrorIs(t, err, driver.ErrNotDone, "%s: it was granted", g.name)
+		require.NoError(t, admin.Do(t.Context(), "replicaof", "no", "one").Err())
+	}
+}
+
+// beforeWait is a user's hook of a client that it calls between a pipeline and its WAIT.
+type beforeWait func()
+
+func (beforeWait) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (beforeWait) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f beforeWait) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		last := len(cmds) - 1
+		if cmds[last].Name() != "wait" {
+			return next(ctx, cmds)
+		}
+		if err := next(ctx, cmds[:last]); err != nil {
+			return err
+		}
+		f()
+		return next(ctx, cmds[last:])
+	}
+}
+
+// Where an address leads to another master, as after FAILOVER behind a virtual address, connections to
+// the former one go on: waiters are subscribed at the present one, whose releases count them.
+func TestWaitersFollowAnAddress(t *testing.T) {
+	t.Parallel()
+	master, replica := startReplicated(t)
+	var leadsTo atomic.Pointer[redistest.Server]
+	leadsTo.Store(master)
+	options := *master.Options()
+	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		network, address := leadsTo.Load().Addr()
+		return d.DialContext(ctx, network, address)
+	}
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
+	l := locker(t, client, lock.Config{Poll: 100 * time.Millisecond})
+	held, got := mustLock(t, locker(t, client, lock.Config{}), "a"), make(chan *lock.Lease, 1)
+	former, present := master.Client(t), replica.Client(t)
+	waits := func(on *redis.Client) bool {
+		const channel = "leasewheel_lock__channel:{a}"
+		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	}
+	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
+	require.Eventually(t, func() bool { return waits(former) }, time.Minute, time.Millisecond)
+	host, port, _ := strings.Cut(replica.Options().Addr, ":")
+	require.NoError(t, former.Do(t.Context(), "failover", "to", host, port).Err())
+	require.Eventually(t, func() bool {
+		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
+	}, time.Minute, time.Millisecond)
+	leadsTo.Store(replica)
+	require.Eventually(t, func() bool { return waits(present) }, time.Minute, time.Millisecond)
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
 }

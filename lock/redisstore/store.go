@@ -194,6 +194,9 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
 	s.clustered = s.cluster != nil && s.cluster.Options().ClusterSlots == nil
 	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
+	if !s.clustered {
+		s.subscriber.Demoted = s.transport.Demoted
+	}
 	if publish := c.PubSub.publish(s.clustered); publish != publishSharded {
 		s.publish.Store(&publish)
 	}

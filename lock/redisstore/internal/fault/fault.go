@@ -264,6 +264,16 @@ func Protect(call func() error) error { return panics.Protect("redisstore: the c
 // have been carried out.
 func Passing(err error, done bool) error { return &Error{Err: err, passing: true, done: done} }
 
+// Granted turns the error of the WAIT behind a grant into an *Error. The server may have refused that
+// alone, as one that a slow script keeps busy, or that has become a replica.
+func Granted(err error) error {
+	err = Classify(err)
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.done = true
+	}
+	return err
+}
+
 // Unreplicated is the error of a grant that too few replicas have acknowledged in time.
 func Unreplicated(err error) error {
 	return &Error{Fault: ErrUnreplicated, Err: err, passing: true, done: true, advice: "bring its replicas back, or lower Config.Replicas"}

@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,6 +27,9 @@ const attachWithin = 2 * time.Second
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
 
+// errDemoted breaks a conn whose server may be a former master.
+var errDemoted = errors.New("redisstore: the server has become a replica")
+
 // errUnwanted breaks a conn with a subscription that no request is for.
 var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
 
@@ -41,6 +45,7 @@ type conn struct {
 
 	// order has room for one goroutine, which sends on pubsub; see ground rule 3.
 	order    chan struct{}
+	made     time.Time   // or earlier
 	sharded  bool        // the kind of all its subscriptions; constant after the first request
 	received atomic.Bool // something was received since the last check
 	locked   atomic.Bool // pubsub has closed its connection and can no longer be used, see receive
@@ -85,6 +90,7 @@ func newConn(s *Subscriber, n Node) *conn {
 	cn := &conn{
 		subscriber: s,
 		node:       n,
+		made:       time.Now(),
 		pubsub:     n.Client.Subscribe(s.ctx), // without channels nothing is sent yet
 		begun:      make(chan struct{}),
 		order:      make(chan struct{}, 1),
@@ -367,7 +373,7 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 }
 
 // check pings a conn that was made and has received nothing since the last check. It closes a conn
-// without channels, and one that left the last ping unanswered.
+// without channels, one that left the last ping unanswered, and one of before a demotion.
 func (cn *conn) check() {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -383,10 +389,11 @@ func (cn *conn) check() {
 		cn.close()
 		return
 	}
-	var unresponsive, ping bool
+	var unresponsive, outdated, ping bool
 	select {
 	case <-cn.begun:
 		unresponsive = cn.pinged && !cn.received.Load()
+		outdated = s.Demoted != nil && s.Demoted().After(cn.made)
 		cn.pinged = !cn.received.Swap(false)
 		ping = cn.pinged
 	default: // the first request has its own time to connect
@@ -396,16 +403,41 @@ func (cn *conn) check() {
 	case unresponsive:
 		cn.breakDown(errUnresponsive)
 		return
+	case outdated:
+		cn.breakDown(errDemoted)
+		return
 	case ping:
 		if err := cn.ping(); err != nil {
 			cn.breakDown(err)
 			return
 		}
 	}
+	cn.relocate()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !cn.broken {
 		cn.health.Reset(checkEvery)
+	}
+}
+
+// relocate moves the channels that have another node by now, as after a failover. A former master
+// passes messages on, but the scripts of the present one would take the waiters for dead.
+func (cn *conn) relocate() {
+	s := cn.subscriber
+	s.mu.Lock()
+	var carried []*channel
+	for _, k := range cn.channels {
+		if k.channel != nil && k.channel.confirmed {
+			carried = append(carried, k.channel)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(carried, func(a, b *channel) int { return cmp.Compare(b.number, a.number) }) // as in Close
+	for _, c := range carried {
+		if n, err := s.node(Offline, c.Channel); err == nil && n.ID != cn.node.ID {
+			cn.remove(c)
+			s.lose(cn, nil, c)
+		}
 	}
 }
 

@@ -514,3 +514,89 @@ func TestUnknownAuthorityIsNoOldServer(t *testing.T) {
 	_, err := HasShards(t.Context(), client)
 	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
 }
+
+// After a failover a former master passes on what the present one publishes, whose scripts count the
+// subscribers: channels that have another node move there, and leave the others as they are.
+func TestChannelsFollowTheirNode(t *testing.T) {
+	t.Parallel()
+	former, present := redistest.Start(t, redistest.Config{}).Client(t), redistest.Start(t, redistest.Config{}).Client(t)
+	var over atomic.Bool
+	s := New(func(_ context.Context, c Channel) (Node, error) {
+		if over.Load() && c.Name != "stays" {
+			return Node{ID: "present", Client: present}, nil
+		}
+		return Node{ID: "former", Client: former}, nil
+	}, func(error) {})
+	defer s.Close()
+	notices := listening(t, s, "stays", "a", "b")
+	over.Store(true)
+	s.checkConns()
+	awaitSubscribers(t, present, map[string]int64{"a": 1, "b": 1, "stays": 0})
+	awaitSubscribers(t, former, map[string]int64{"a": 0, "b": 0, "stays": 1})
+	assert.Equal(t, "a or b", (<-notices).Owner, "a message may have been missed")
+	assert.Equal(t, "a or b", (<-notices).Owner)
+	s.checkConns()
+	require.NoError(t, present.Publish(t.Context(), "b", "b").Err())
+	assert.Equal(t, "b", (<-notices).Owner)
+	require.NoError(t, former.Publish(t.Context(), "stays", "stays").Err())
+	assert.Equal(t, "stays", (<-notices).Owner)
+}
+
+// Once a server was found to be a replica, the address of a client may lead to another one.
+func TestConnectionOfBeforeADemotion(t *testing.T) {
+	t.Parallel()
+	former, present := redistest.Start(t, redistest.Config{}).Client(t), redistest.Start(t, redistest.Config{}).Client(t)
+	var behind atomic.Pointer[redis.Client]
+	behind.Store(former)
+	options := *former.Options()
+	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		o := behind.Load().Options()
+		return d.DialContext(ctx, o.Network, o.Addr)
+	}
+	client := redis.NewClient(&options)
+	defer client.Close()
+	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	defer s.Close()
+	var demoted atomic.Pointer[time.Time]
+	demoted.Store(&time.Time{})
+	s.Demoted = func() time.Time { return *demoted.Load() }
+	notices := listening(t, s, "a")
+	s.checkConns()
+	behind.Store(present)
+	now := time.Now()
+	demoted.Store(&now)
+	s.checkConns()
+	awaitSubscribers(t, present, map[string]int64{"a": 1})
+	assert.Equal(t, "a or b", (<-notices).Owner)
+	s.checkConns()
+	require.NoError(t, present.Publish(t.Context(), "a", "a").Err())
+	assert.Equal(t, "a", (<-notices).Owner)
+}
+
+// listening subscribes to channels, each by itself, for as long as the test. A notice without a
+// message has the owner "a or b", any other one its message.
+func listening(t *testing.T, s *Subscriber, names ...string) <-chan driver.Notice {
+	t.Helper()
+	notices := make(chan driver.Notice, 100)
+	for _, name := range names {
+		sub, err := s.Subscribe(t.Context(), []Handler{{Channel{Name: name}, func(message string) (driver.Notice, bool) {
+			return driver.Notice{Owner: message}, true
+		}}}, func(n driver.Notice) {
+			n.Owner = cmp.Or(n.Owner, "a or b")
+			notices <- n
+		})
+		require.NoError(t, err)
+		t.Cleanup(sub.Close)
+	}
+	return notices
+}
+
+// awaitSubscribers waits until a server has so many subscribers of channels.
+func awaitSubscribers(t *testing.T, server *redis.Client, wanted map[string]int64) {
+	t.Helper()
+	names := slices.Collect(maps.Keys(wanted))
+	require.Eventually(t, func() bool {
+		return maps.Equal(wanted, server.PubSubNumSub(t.Context(), names...).Val())
+	}, time.Minute, time.Millisecond, "%v", wanted)
+}

@@ -36,6 +36,9 @@ type Subscriber struct {
 	node func(context.Context, Channel) (Node, error)
 	// doubt is called with the errors of connections: the channels may be on other nodes now.
 	doubt func(error)
+	// Demoted returns when a server was last found to be a replica; nil for a cluster, whose topology
+	// shows it. A conn of before may lead to a former master.
+	Demoted func() time.Time
 	// MoveTimeout bounds the move of a channel of a broken conn; tests lengthen it.
 	MoveTimeout time.Duration
 

@@ -25,6 +25,8 @@ type nodes struct {
 	known    atomic.Bool // for good: go-redis keeps a topology until it has another
 	searches queries[[]*redis.Client]
 
+	demoted atomic.Pointer[time.Time] // see Demoted
+
 	// Unbounded is the time limit of a request whose context has none; tests lengthen it.
 	Unbounded time.Duration
 }
@@ -180,4 +182,17 @@ func (n *nodes) Doubt(err error) {
 	if n.cluster != nil && (fault.Silent(err) || errors.Is(err, fault.ErrCluster)) {
 		n.cluster.ReloadState(context.Background())
 	}
+	if errors.Is(err, fault.ErrReadOnly) {
+		now := time.Now()
+		n.demoted.Store(&now)
+	}
+}
+
+// Demoted returns when the server has last refused a request as a replica does; zero if it never has.
+// Behind its address may be another server by now.
+func (n *nodes) Demoted() (at time.Time) {
+	if last := n.demoted.Load(); last != nil {
+		at = *last
+	}
+	return at
 }

@@ -48,7 +48,7 @@ func (t *Transport) replicated(wait *redis.IntCmd, reply any) (any, error) {
 	}
 	acknowledged, err := wait.Result()
 	if err != nil {
-		return nil, fault.Classify(err)
+		return nil, fault.Granted(err)
 	}
 	if acknowledged < int64(t.replicas) {
 		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, t.replicas, t.replicaTimeout))
