@@ -218,11 +218,7 @@ func (q *queue) overError(w *waiter) error {
 	if w.failure == nil {
 		w.failure = q.outage.failure
 	}
-	refusal := w.refusal
-	if w == q.head && q.refusal != (driver.Answer{}) {
-		refusal = q.refusal
-	}
-	return w.refused(refusal, context.Cause(w.waitCtx))
+	return w.refused(cmp.Or(q.refusal, w.refusal), context.Cause(w.waitCtx))
 }
 
 // fail delivers an error. The next head must send a request if this one wanted several
@@ -408,7 +404,10 @@ func (q *queue) takeGrant() bool {
 func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
-	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, outage{}, false
+	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{}, time.Time{}, outage{}, false
+	if !kinds[w.hold.Kind].endless {
+		q.refusal.Wait = w.hold.TTL
+	}
 	if g.Reserved > 0 {
 		g.handOff = q.beginHandOff(w.acquisition, g)
 	}
