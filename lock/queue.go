@@ -200,13 +200,10 @@ func (q *queue) begin(w *waiter) {
 // leave ends the waiting of a waiter, unless its request is in flight: then the answer does.
 // A grant that has arrived is delivered.
 func (q *queue) leave(w *waiter) {
-	switch {
-	case w.element == nil || q.head == w && q.sending:
-		return
-	case q.head != w || !q.takeGrant():
+	if w.element != nil && q.head != w {
 		q.fail(w, q.overError(w))
 	}
-	q.advance()
+	q.advance() // which ends the head
 }
 
 // overError returns the error of a waiter that waits no longer. During an outage it is that
@@ -332,7 +329,7 @@ func (q *queue) setHead(w *waiter) {
 		return
 	}
 	q.dueNow = q.dueNow || q.subscription == nil
-	if due := time.Now().Add(q.pause(w)); !q.due.IsZero() && due.Before(q.due) {
+	if due := time.Now().Add(q.pause(w)); due.Before(q.due) {
 		q.due = due
 	}
 }
@@ -349,7 +346,6 @@ func (q *queue) park() bool {
 	}
 	if _, err := q.backstop.ArmAt(q.due); err != nil {
 		q.fail(w, fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err))
-		q.dueNow = true
 		return false
 	}
 	return true
@@ -422,7 +418,6 @@ func (q *queue) retireIfIdle() {
 		return
 	}
 	q.backstop.Cancel()
-	q.granted = nil
 	keep := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
 	if keep {
 		if _, err := q.linger.Arm(lingerFor); err == nil {
