@@ -190,23 +190,30 @@ func TestLimitedLockEndsInAnOutage(t *testing.T) {
 
 // A wait that ends while the head subscribes is not followed by another request.
 func TestLimitedLockEndsDuringTheSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := locktest.StartMemory(t)
-		l, store := faultyLocker(t, server, lock.Config{})
-		held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
-		store.set(func() {
-			store.subscribe = func(ctx context.Context, do func() error) error {
-				store.set(func() { store.acquire = lostRequest })
-				return lostRequest(ctx, do)
-			}
+	for name, subscription := range map[string]fault{"fails": lostRequest, "is late": func(_ context.Context, do func() error) error {
+		time.Sleep(driver.DefaultRequestTimeout * 3 / 4)
+		return do()
+	}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				l, store := faultyLocker(t, server, lock.Config{})
+				held := mustLock(t, server.Locker(t, lock.Config{}).Mutex("a"))
+				store.set(func() { store.subscribe = subscription })
+				begin := time.Now()
+				_, err := l.Mutex("a").MaxWait(driver.DefaultRequestTimeout / 2).Lock(t.Context())
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+				require.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
+				synctest.Wait()
+				require.Equal(t, 1, store.asked(), "before it had to wait")
+				store.set(func() { store.subscribe = nil })
+				require.NoError(t, held.Unlock(t.Context()))
+				lease, err := l.Mutex("a").MaxWait(time.Minute).Lock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+			})
 		})
-		begin := time.Now()
-		_, err := l.Mutex("a").MaxWait(driver.DefaultRequestTimeout / 2).Lock(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout)
-		store.set(func() { store.acquire, store.subscribe = nil, nil })
-		require.NoError(t, held.Unlock(t.Context()))
-	})
+	}
 }
 
 // When the context ends, the error matches its cause and names the outage.

@@ -122,7 +122,7 @@ func (a *announcer) send() {
 	ctx, cancel := context.WithDeadline(a.running, l.requestBy(l.config.RequestTimeout))
 	defer cancel()
 	announce := func() error { return l.store.Announce(ctx, l.client, announceTTL) }
-	if err := l.protect("Store.Announce", l.client.ID, announce); err != nil && ctx.Err() == nil {
+	if err := l.protect("Store.Announce", l.client.ID, announce); err != nil && a.running.Err() == nil {
 		a.warn(err)
 	}
 }

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -65,6 +66,24 @@ func TestCloseWaitsForTheAnnouncement(t *testing.T) {
 	}
 }
 
+// A record that the store does not take, or not answer, is logged.
+func TestMissingRecordIsLogged(t *testing.T) {
+	for name, wrap := range map[string]func(driver.Store) driver.Store{
+		"refused":    func(s driver.Store) driver.Store { return mutedClient{s} },
+		"unanswered": func(s driver.Store) driver.Store { return muteToClients{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lines
+				l := locker(t, wrap(locktest.StartMemory(t).Store(t)), lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				unlock(t, mustLock(t, l.Mutex("a")))
+				time.Sleep(time.Minute)
+				require.Equal(t, 1, log.count("the record of this client will be missing"))
+			})
+		})
+	}
+}
+
 // A process may be started by any bytes, and stores keep texts.
 func TestProcessNameIsText(t *testing.T) {
 	started := os.Args[0]
@@ -113,6 +132,7 @@ func TestWaitersAreAnnounced(t *testing.T) {
 				require.Len(t, info.Waiters, 1)
 				assert.Equal(t, "the second", info.Waiters[0].Client.Label)
 				assert.NotEmpty(t, info.Waiters[0].Client.Host)
+				assert.Equal(t, os.Getpid(), info.Waiters[0].Client.PID)
 				assert.WithinDuration(t, begin, info.Waiters[0].Client.Since, 0)
 				cancel()
 				require.ErrorIs(t, <-ended, context.Canceled)

@@ -969,6 +969,7 @@ func TestDeferredWithoutRoomDelaysNoLock(t *testing.T) {
 				defer letGo()
 				all := []*lock.Deferred{run("long", func() { <-release })}
 				time.Sleep(after)
+				require.True(t, deferOn(t, l, "a", never(t)).Cancel())
 				for _, name := range []string{"b", "a", "c"} {
 					all = append(all, run(name, func() {}))
 				}

@@ -80,7 +80,7 @@ package lock
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
 // leaving_test.go, usercontext_test.go, firstperiod_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 446, 481.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 446, 481, 548, 549, 552, 554.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.
@@ -114,7 +114,7 @@ package lock
 //
 // Close, Shutdown: shutdown.go, activity.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
-// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502.
+// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555.
 //
 // How long a call takes: limit.go limit, Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
@@ -137,11 +137,11 @@ package lock
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.
-// Planted: 134, 514.
+// Planted: 134, 514, 551.
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512.
+// Planted: 198, 309, 444, 445, 512, 550.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.

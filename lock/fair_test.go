@@ -291,6 +291,34 @@ func (q *idleQueue) end() {
 	_ = q.holder.Unlock(q.Context())
 }
 
+// A request that keeps places is sent again soon after it has failed, also after an earlier outage.
+func TestPlacesAreKeptSoonAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newIdleQueue(t, locktest.Start(t))
+		q.store.set(func() { q.store.keep = down })
+		time.Sleep(time.Minute)
+		rounds := q.store.rounds()
+		assert.Greater(t, rounds, 60)
+		failed, again := time.Time{}, make(chan time.Duration, 1)
+		q.store.set(func() {
+			q.store.keep = func(ctx context.Context, do func() error) error {
+				switch q.store.rounds() {
+				case rounds + 5:
+					failed = time.Now()
+					return down(ctx, do)
+				case rounds + 6:
+					again <- time.Since(failed)
+				}
+				return do()
+			}
+		})
+		assert.Less(t, <-again, 50*time.Millisecond)
+		q.unlock()
+		q.end()
+		assert.NoError(t, (<-q.granted).Unlock(t.Context()))
+	})
+}
+
 // A wait that ends in an outage reports that, also that of an idle waiter.
 func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -399,6 +427,8 @@ func TestFairWithoutMessages(t *testing.T) {
 		line := fairQueue{T: t}
 		line.join("first", l)
 		line.join("second", l)
+		time.Sleep(10 * time.Second)
+		require.Zero(t, store.rounds(), "each asks by itself")
 		require.NoError(t, holder.Unlock(t.Context()))
 		line.isServed(4*time.Second, "first", "second")
 	})

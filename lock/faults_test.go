@@ -218,6 +218,7 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 		for _, outage := range []fault{down, lostRequest, lostReply} {
 			store.set(func() { store.acquire = outage })
 			begin, asked := time.Now(), store.asked()
+			time.AfterFunc(5*time.Millisecond, func() { assert.Equal(t, asked+1, store.asked(), "before the first pause is over") })
 			time.AfterFunc(10*time.Second, func() { store.set(func() { store.acquire = nil }) })
 			lease, err := l.Mutex("a").Lock(t.Context())
 			require.NoError(t, err)
@@ -277,6 +278,7 @@ func TestLongOutageIsLoggedOnce(t *testing.T) {
 			unlock(t, mustLock(t, l.Mutex("a")))
 			synctest.Wait()
 			require.Equal(t, (i+1)/2, log.count("still waiting"))
+			require.Zero(t, log.count("the record of this client"))
 		}
 	})
 }
@@ -323,6 +325,7 @@ func TestLimitedLockAndAnUnresponsiveStore(t *testing.T) {
 		about(t, driver.DefaultRequestTimeout, time.Since(begin))
 		assert.ErrorIs(t, err, lock.ErrUnavailable)
 		assert.NotErrorIs(t, err, lock.ErrNotAcquired)
+		assert.EqualError(t, err, "no answer")
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
 				time.Sleep(500 * time.Millisecond)
@@ -337,6 +340,34 @@ func TestLimitedLockAndAnUnresponsiveStore(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(time.Minute)
 	})
+}
+
+// generous is a store that grants more than was requested.
+type generous struct {
+	driver.Store
+	lease, first time.Duration
+}
+
+func (g generous) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	answer, err := g.Store.Acquire(ctx, h)
+	answer.Lease, answer.First = g.lease, g.first
+	return answer, err
+}
+
+// A lease is renewed for no longer than was requested, whatever the store grants.
+func TestGrantOfMoreThanWasRequested(t *testing.T) {
+	for _, store := range []generous{{lease: time.Hour}, {first: time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.StartMemory(t)
+			store.Store = server.Store(t)
+			lease := mustLock(t, locker(t, store, lock.Config{}).Mutex("a"))
+			for range 10 {
+				require.Less(t, time.Until(lease.Until()), driver.DefaultTTL)
+				time.Sleep(driver.DefaultTTL / 2)
+			}
+			unlock(t, lease)
+		})
+	}
 }
 
 // A grant that took as long as the TTL is void: until counts from before the request.

@@ -63,6 +63,8 @@ func TestPassingOnSendsNoRequest(t *testing.T) {
 		m := passing(l, lock.Options{})
 		hadAHolder(t, l)
 		first := mustLock(t, m)
+		_, err := m.MaxWait(100 * time.Millisecond).Lock(t.Context())
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		var next []<-chan *lock.Lease
 		for range 10 {
 			next = append(next, await(t, m))
@@ -251,6 +253,7 @@ func TestPassingOnEndsWithTheLease(t *testing.T) {
 func TestPassingOnOfAGrantThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{})
+		hadAHolder(t, l)
 		store.set(func() {
 			store.acquire = times(1, func(_ context.Context, do func() error) error {
 				err := do()

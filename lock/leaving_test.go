@@ -80,9 +80,11 @@ func TestGoexitOfTheStoreLeavesNoSubscription(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{})
 		holder := lockNow(t, server.Locker(t, lock.Config{}).Mutex("a"))
 		var requests atomic.Int64
+		twoWait := make(chan struct{})
 		store.set(func() {
 			store.acquire = func(_ context.Context, do func() error) error {
 				if requests.Add(1) == 2 {
+					<-twoWait
 					runtime.Goexit()
 				}
 				return do()
@@ -94,8 +96,14 @@ func TestGoexitOfTheStoreLeavesNoSubscription(t *testing.T) {
 			_, err := l.Mutex("a").Lock(t.Context())
 			t.Errorf("Lock returned %v", err)
 		}()
+		synctest.Wait()
+		next := await(t, l.Mutex("a"))
+		close(twoWait)
 		<-exited
+		synctest.Wait()
+		assert.Greater(t, requests.Load(), int64(2), "the next waiter sends its own")
 		unlock(t, holder)
+		unlock(t, <-next)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, server.Channels())

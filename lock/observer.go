@@ -38,7 +38,7 @@ func (l *Locker) reportAcquired(a *acquisition, outcome observe.Outcome, lease *
 		})
 		returned = true
 	}
-	if err != nil || l.config.Observer.Ended == nil {
+	if err != nil {
 		return
 	}
 	if own := lease.own(); !own.reported.CompareAndSwap(reportedNothing, reportedGrant) {

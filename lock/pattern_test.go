@@ -47,11 +47,14 @@ func TestPattern(t *testing.T) {
 			assert.False(t, p.matches(name), "%q does not match %q", test.pattern, name)
 		}
 	}
+	_, err := parsePattern(strings.Repeat("a", driver.MaxName))
+	require.NoError(t, err)
 	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", strings.Repeat("a", driver.MaxName+1)} {
 		_, err := parsePattern(malformed)
 		var refused *NameError
 		require.ErrorAs(t, err, &refused, malformed)
 		assert.Equal(t, malformed, refused.Name)
+		assert.True(t, refused.Pattern)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.Less(t, len(err.Error()), 200)
 	}

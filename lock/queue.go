@@ -200,13 +200,10 @@ func (q *queue) begin(w *waiter) {
 // leave ends the waiting of a waiter, unless its request is in flight: then the answer does.
 // A grant that has arrived is delivered.
 func (q *queue) leave(w *waiter) {
-	switch {
-	case w.element == nil || q.head == w && q.sending:
-		return
-	case q.head != w || !q.takeGrant():
+	if w.element != nil && q.head != w {
 		q.fail(w, q.overError(w))
 	}
-	q.advance()
+	q.advance() // which ends the head
 }
 
 // overError returns the error of a waiter that waits no longer. During an outage it is that
@@ -218,11 +215,7 @@ func (q *queue) overError(w *waiter) error {
 	if w.failure == nil {
 		w.failure = q.outage.failure
 	}
-	refusal := w.refusal
-	if w == q.head && q.refusal != (driver.Answer{}) {
-		refusal = q.refusal
-	}
-	return w.refused(refusal, context.Cause(w.waitCtx))
+	return w.refused(cmp.Or(q.refusal, w.refusal), context.Cause(w.waitCtx))
 }
 
 // fail delivers an error. The next head must send a request if this one wanted several
@@ -336,7 +329,7 @@ func (q *queue) setHead(w *waiter) {
 		return
 	}
 	q.dueNow = q.dueNow || q.subscription == nil
-	if due := time.Now().Add(q.pause(w)); !q.due.IsZero() && due.Before(q.due) {
+	if due := time.Now().Add(q.pause(w)); due.Before(q.due) {
 		q.due = due
 	}
 }
@@ -353,7 +346,6 @@ func (q *queue) park() bool {
 	}
 	if _, err := q.backstop.ArmAt(q.due); err != nil {
 		q.fail(w, fmt.Errorf("lock: cannot wait for %q: %w", w.hold.Name, err))
-		q.dueNow = true
 		return false
 	}
 	return true
@@ -408,7 +400,10 @@ func (q *queue) takeGrant() bool {
 func (q *queue) grant(w *waiter, g grant) {
 	enqueues := q.storeEnqueues && w.hold.Queue.Subscribed
 	q.dueNow = q.dueNow || enqueues || kinds[w.hold.Kind].further || g.More
-	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{Wait: w.hold.TTL}, time.Time{}, outage{}, false
+	q.refusal, q.due, q.outage, q.tryFirst = driver.Answer{}, time.Time{}, outage{}, false
+	if !kinds[w.hold.Kind].endless {
+		q.refusal.Wait = w.hold.TTL
+	}
 	r := result{grant: g}
 	if g.Reserved > 0 {
 		r.handOff = q.beginHandOff(w.acquisition, g)
@@ -424,7 +419,6 @@ func (q *queue) retireIfIdle() {
 		return
 	}
 	q.backstop.Cancel()
-	q.granted = nil
 	keep := q.subscription != nil && q.key.owner == "" && l.closed.Err() == nil
 	if keep {
 		if _, err := q.linger.Arm(lingerFor); err == nil {

@@ -49,9 +49,14 @@ func TestWaitersAreLimited(t *testing.T) {
 			lease, err := m.Lock(t.Context())
 			require.NoError(t, err)
 			var work sync.WaitGroup
-			for range 3 {
-				work.Go(func() { assert.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil })) })
+			join := func(ctx context.Context, is error) {
+				work.Go(func() { assert.ErrorIs(t, m.Do(ctx, func(context.Context) error { return nil }), is) })
 			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			join(ctx, context.Canceled)
+			join(t.Context(), nil)
+			join(t.Context(), nil)
 			time.Sleep(100 * time.Millisecond)
 			require.Equal(t, 3, l.Stats().Waiting)
 			begin := time.Now()
@@ -59,6 +64,12 @@ func TestWaitersAreLimited(t *testing.T) {
 			require.ErrorIs(t, err, lock.ErrTooManyWaiters)
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			assert.Less(t, time.Since(begin), 10*time.Millisecond)
+			cancel()
+			synctest.Wait()
+			join(t.Context(), nil)
+			synctest.Wait()
+			_, err = m.MaxWait(time.Second).Lock(t.Context())
+			require.ErrorIs(t, err, lock.ErrTooManyWaiters, "after one has left and one has come")
 			require.NoError(t, lease.Unlock(t.Context()))
 			work.Wait()
 			require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }), "there is room again")

@@ -104,14 +104,12 @@ func (q *queue) crash(w *waiter, value any) {
 		_ = w.abandon() // the caller gets the panic
 		q.deliver(w, result{err: p, panicked: true})
 	}
-	if value == nil {
-		q.advance()
-	}
 }
 
 // subscribe subscribes to the store's notices, unless the store has answered no request yet:
 // there may be nothing to wait for. After a failure it polls, soon at first, and each request
-// begins with another try. It returns false if the waiting has ended meanwhile.
+// begins with another try. It returns false if the waiting has ended meanwhile: the run goes on
+// without a request.
 func (q *queue) subscribe(w *waiter) bool {
 	if q.tryFirst || q.subscription != nil {
 		return true
@@ -132,7 +130,6 @@ func (q *queue) subscribe(w *waiter) bool {
 		return true
 	}
 	q.sending, q.dueNow = false, true
-	q.leave(w)
 	return false
 }
 
@@ -158,9 +155,6 @@ func (q *queue) request(w *waiter) {
 		q.grant(w, g)
 	default:
 		q.refused(w, g.Answer, pause, again)
-	}
-	if w.element != nil && w.over() != nil {
-		q.leave(w) // which it could not do by itself
 	}
 }
 

@@ -201,6 +201,8 @@ func TestSemaphoreNeedsAStoreThatCounts(t *testing.T) {
 	_, err := l.Semaphore("downloads").Available(t.Context())
 	require.ErrorIs(t, err, lock.ErrUnsupported)
 	require.ErrorIs(t, l.Latch("ready").CountDown(t.Context()), lock.ErrUnsupported)
+	_, err = l.Latch("ready").Count(t.Context())
+	require.ErrorIs(t, err, lock.ErrUnsupported)
 }
 
 func TestNotAcquiredErrorNamesPermits(t *testing.T) {
@@ -248,7 +250,8 @@ func TestLatchRequestsWhoseRepliesAreLostCountOnce(t *testing.T) {
 	})
 }
 
-// Waiters for several permits get that many, even after they yielded and got a new owner.
+// Waiters for several permits get that many, even after they yielded and got a new owner. What is
+// released of the old one is not theirs.
 func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
@@ -257,7 +260,7 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 		set := server.Locker(t, lock.Config{}).Permits("exports")
 		_, err := set.TrySetPermits(t.Context(), 4)
 		require.NoError(t, err)
-		f.set(func() { f.acquire = times(6, cut) })
+		f.set(func() { f.acquire, f.release = times(6, lostReply), down })
 		leases := make(chan *lock.Lease, 2)
 		for range 2 {
 			go func() {
@@ -272,11 +275,46 @@ func TestWaitersForSeveralPermitsBeginAnewWithAsMany(t *testing.T) {
 			assert.True(t, strings.HasSuffix(lease.Owner(), "*2"), lease.Owner())
 			defer func() { assert.NoError(t, lease.Unlock(t.Context())) }()
 		}
+		f.set(func() { f.release = nil })
 		time.Sleep(20 * time.Second) // the cleanup after lost replies
 		n, err := set.Available(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, n)
 	})
+}
+
+// Two waiters get the permits that are released at once, or while the first is being granted one,
+// without a message for the second or another poll. Nothing predicts when more are released.
+func TestWaitersGetAllThatIsReleased(t *testing.T) {
+	for name, atOnce := range map[string]int64{"at once": 2, "one by one": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, theirs, f := semaphoreOn(t, lock.Config{Poll: 2 * time.Hour})
+				require.NoError(t, theirs.Acquire(t.Context(), 5))
+				got := make(chan error, 3)
+				for _, wait := range []time.Duration{time.Minute, time.Minute, 5 * time.Minute} {
+					go func() { got <- s.MaxWait(wait).Acquire(t.Context(), 1) }()
+					synctest.Wait()
+				}
+				f.set(func() {
+					f.acquire = times(1, func(_ context.Context, do func() error) error {
+						err := do()
+						if atOnce == 1 {
+							assert.NoError(t, theirs.Release(t.Context(), 1))
+							time.Sleep(time.Millisecond) // its message comes
+						}
+						return err
+					})
+				})
+				require.NoError(t, theirs.Release(t.Context(), atOnce))
+				require.NoError(t, <-got)
+				require.NoError(t, <-got)
+				var refused *lock.NotAcquiredError
+				require.ErrorAs(t, <-got, &refused)
+				require.Zero(t, refused.TTL)
+			})
+		})
+	}
 }
 
 // A head that wants more permits than there are leaves the available ones to the next.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,9 +139,18 @@ func (muteToClients) Announce(ctx context.Context, _ driver.Client, _ time.Durat
 	return ctx.Err()
 }
 
-// An announcement that the store does not answer takes no time from what Close ends besides.
+// An announcement that the store does not answer takes no time from what Close ends besides, and
+// Shutdown no longer than its context.
 func TestCloseBesideAnAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		idle, err := lock.New(muteToClients{locktest.StartMemory(t).Store(t)}, lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		unlock(t, mustLock(t, idle.Mutex("m")))
+		took, err := shutDown(idle, driver.DefaultRequestTimeout/4)
+		require.NoError(t, err)
+		require.Equal(t, driver.DefaultRequestTimeout/4, took)
+		require.Zero(t, log.count("WARN"))
 		l, err := lock.New(muteToClients{locktest.StartMemory(t).Store(t)}, lock.Config{})
 		require.NoError(t, err)
 		lease := mustLock(t, l.Mutex("m")) // announces the client

@@ -303,6 +303,10 @@ func TestHandOverIsRenewedForTheWholeTTL(t *testing.T) {
 		require.LessOrEqual(t, time.Until(lease.Until()), driver.DefaultTTL/4)
 		time.Sleep(driver.DefaultTTL / 4)
 		require.Greater(t, time.Until(lease.Until()), driver.DefaultTTL/2)
+		got = await(t, server.Locker(t, lock.Config{}).Mutex("a").With(lock.Options{Fixed: true}))
+		require.NoError(t, lease.Unlock(t.Context()))
+		lease = <-got
+		require.Greater(t, time.Until(lease.Until()), driver.DefaultTTL-time.Second, "no renewal brings the rest")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
@@ -366,7 +370,8 @@ func TestMessageOlderThanTheLatestRefusal(t *testing.T) {
 	})
 }
 
-// The error of a waiter has the TTL of the latest refusal, also if that is unknown.
+// The error of a waiter has the TTL of the latest refusal, whichever waiter got that, also if it is
+// unknown. Then the poll alone decides when to ask.
 func TestErrorHasTheLatestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := locktest.StartMemory(t)
@@ -374,10 +379,16 @@ func TestErrorHasTheLatestTTL(t *testing.T) {
 		l, store := faultyLocker(t, server, lock.Config{Poll: time.Second})
 		refused := func(context.Context, func() error) error { return nil } // without a TTL
 		time.AfterFunc(5*time.Second, func() { store.set(func() { store.acquire = refused }) })
-		_, err := l.Mutex("a").MaxWait(10 * time.Second).Lock(t.Context())
-		var notAcquired *lock.NotAcquiredError
-		require.ErrorAs(t, err, &notAcquired)
-		require.Zero(t, notAcquired.TTL)
+		ends := func(wait time.Duration) (notAcquired *lock.NotAcquiredError) {
+			_, err := l.Mutex("a").MaxWait(wait).Lock(t.Context())
+			assert.ErrorAs(t, err, &notAcquired)
+			return notAcquired
+		}
+		second := make(chan *lock.NotAcquiredError, 1)
+		time.AfterFunc(time.Second, func() { second <- ends(time.Second) }) // it sends no request
+		require.Zero(t, ends(10*time.Second).TTL)
+		require.Positive(t, (<-second).TTL)
+		require.Less(t, store.asked(), 15)
 	})
 }
 

@@ -110,7 +110,7 @@ package renewal
 // group.go.
 // Tests: dispatcher_test.go, calendar_test.go, days_test.go, group_test.go,
 // standstill_test.go, isolation_test.go.
-// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278, 296, 412, 413, 414.
+// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278, 296, 412, 413, 414, 553.
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go.

@@ -107,6 +107,35 @@ func TestRequestDuringAStandstillIsNoFailure(t *testing.T) {
 	})
 }
 
+// The cause of a loss by a standstill is a request that was in flight during an earlier one only if that
+// had reached its limit before.
+func TestLossAfterARequestOfTwoStandstills(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs  time.Duration // before the first standstill, since the request
+		cause Cause
+	}{
+		"within its limit": {time.Second, Expired},
+		"hanging":          {time.Minute, Unreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(b *bench) {
+				l := b.grant(Spec{Key: "k", TTL: 10 * time.Minute})
+				b.node("", func(n *node) {
+					n.deaf, n.before, n.poison = true, test.runs+time.Second, map[string]bool{"k": true}
+				})
+				b.awaitRequest()
+				time.Sleep(test.runs)
+				b.standStill(time.Until(l.Until()) - 100*time.Second)
+				time.Sleep(time.Second) // the request ends, and is sent again
+				b.standStill(2 * time.Minute)
+				l.expire()
+				b.isLost(l, test.cause)
+				time.Sleep(10 * time.Minute)
+			})
+		})
+	}
+}
+
 // Nor is it for one failure long before the end of the lease.
 func TestFailureBeforeAStandstill(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
