@@ -110,7 +110,7 @@ func (l *Lease) unlock(ctx context.Context, used bool) error {
 func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
 	defer func() {
 		unlocked := l.Unlock(context.WithoutCancel(ctx))
-		if returned := (*LostError)(nil); errors.As(err, &returned) && error(returned) == unlocked {
+		if returned := (*LostError)(nil); errors.As(err, &returned) && error(returned) == unlocked { //nolint:errorlint // what is joined with it stays
 			return
 		}
 		err = errors.Join(err, unlocked)
