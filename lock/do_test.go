@@ -1,8 +1,11 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +124,33 @@ func TestUnlockAfterAFunctionOutlastsItsContext(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
 	})
+}
+
+// A function that returns the cause of its context has reported the loss: it is in the error once.
+func TestDoReportsALossOnce(t *testing.T) {
+	failure := errors.New("the function failed")
+	for name, result := range map[string]func(ctx context.Context) error{
+		"the cause":             context.Cause,
+		"the cause in a text":   func(ctx context.Context) error { return fmt.Errorf("settle: %w", context.Cause(ctx)) },
+		"an error of its own":   func(context.Context) error { return failure },
+		"no error":              func(context.Context) error { return nil },
+		"the loss of another's": func(context.Context) error { return &lock.LostError{Key: "another"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := locktest.StartMemory(t)
+				for kind, d := range doers(t, server.Locker(t, lock.Config{})) {
+					err := d.Do(t.Context(), func(ctx context.Context) error {
+						server.Delete(cmp.Or(map[string]string{"Multi": "first"}[kind], strings.ToLower(kind)))
+						<-ctx.Done()
+						return result(ctx)
+					})
+					require.ErrorIs(t, err, lock.ErrLost, kind)
+					assert.Equal(t, 1, strings.Count(err.Error(), "lost: deleted"), "%s: %v", kind, err)
+				}
+			})
+		})
+	}
 }
 
 // MaxWait limits the wait, not the function.

@@ -105,9 +105,16 @@ func (l *Lease) unlock(ctx context.Context, used bool) error {
 	return l.holding.unlock(ctx, used)
 }
 
-// use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].
+// use calls f while l is held, and unlocks it afterwards; see [Mutex.Do]. A loss that f has
+// returned, as the cause of its context, is not repeated.
 func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
-	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
+	defer func() {
+		unlocked := l.Unlock(context.WithoutCancel(ctx))
+		if returned := (*LostError)(nil); errors.As(err, &returned) && error(returned) == unlocked { //nolint:errorlint // what is joined with it stays
+			return
+		}
+		err = errors.Join(err, unlocked)
+	}()
 	held, cancel := l.Within(ctx)
 	defer cancel()
 	return f(held)

@@ -110,8 +110,8 @@ func (m *Mutex) ready(ctx context.Context) error {
 
 // Do waits for the lock like Lock, calls f, and unlocks afterwards, even if f panics. The
 // context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if the lease
-// is lost; another holder may then be active. Do returns f's error, joined with the
-// *[LostError] of a lease that was lost before f returned. The Unlock has a
+// is lost; another holder may then be active. Do returns f's error and, unless that
+// has it, the *[LostError] of a lease that was lost before f returned. The Unlock has a
 // [Config.RequestTimeout] of its own, also after ctx has ended. For a token use Lock.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	lease, err := m.Lock(ctx)

@@ -99,6 +99,9 @@ var textBlocks = map[string]string{
 	"docs/accuracy.md: leasewheel accuracy [flags]": "TestUsageBlocks",
 	"docs/cli.md: leasewheel run [flags]":           "TestUsageBlocks",
 	"docs/cli.md: redis://[[user]:password@]host":   "TestURLBlock",
+	"docs/cli.md: # crontab":                        "TestServiceBlocks",
+	"docs/cli.md: [Service]":                        "TestServiceBlocks",
+	"docs/cli.md: FROM ":                            "TestServiceBlocks",
 	"docs/cli.md: NAME       KIND":                  "TestOutputBlocks",
 	"docs/cli.md: lock       downloads":             "TestOutputBlocks",
 	"docs/cli.md: SERVER            VERSION":        "TestOutputBlocks",
@@ -376,6 +379,21 @@ func TestMakefileInAFolderWithBlanks(t *testing.T) {
 	assert.NotContains(t, string(out), "warning: ")
 	commands := regexp.MustCompile(`(?m)^make: .*|'[^'\n]*'`).ReplaceAllString(string(out), "") // quoted, or of make itself
 	assert.NotContains(t, commands, "lease wheel")
+}
+
+// The crontab, the unit and the image have flags that run accepts, before the name.
+func TestServiceBlocks(t *testing.T) {
+	t.Parallel()
+	plain := strings.NewReplacer("[\"", "", "\", \"", " ", "\"]", "")
+	for _, start := range []string{"# crontab", "[Service]", "FROM "} {
+		_, line, _ := strings.Cut(plain.Replace(textBlock(t, "docs/cli.md", start).text()), "leasewheel run ")
+		line, _, _ = strings.Cut(line, "\n")
+		run, _, err := root.NewCommand("leasewheel").Find([]string{"run"})
+		require.NoError(t, err)
+		require.NoError(t, run.ParseFlags(strings.Fields(line)), line)
+		require.NotEmpty(t, run.Flags().Args(), line)
+		assert.Equal(t, "nightly", run.Flags().Arg(0), line)
+	}
 }
 
 // The command accepts the forms of URLs that the manual has.

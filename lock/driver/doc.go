@@ -16,9 +16,10 @@
 // a quorum's tokens follow its nodes' clocks.
 //
 // A new kind of lock is a value of Kind with fields of Hold, not a method. The conformance suite
-// of package drivertest checks whether a store keeps the contract. The smallest complete store is
-// package memstore. Its meaning of the kinds, lock/internal/machine, serves the stores of this
-// module; authors of others copy it, or compare their store with it.
+// of package drivertest checks whether a store keeps the contract; its example is a store of
+// mutexes, from which to begin. The smallest complete store is package memstore. Its meaning of the
+// kinds, lock/internal/machine, serves the stores of this module; authors of others copy it, or
+// compare their store with it.
 //
 // # Kinds and events
 //

@@ -37,7 +37,7 @@ type Store interface {
 	renewal.Renewer
 
 	// Supports returns nil if the store supports locks of this kind. Otherwise it returns
-	// an error that matches [ErrUnsupported] and gives the reason.
+	// an error that matches [ErrUnsupported] and gives the reason, as Acquire does then.
 	Supports(Kind) error
 
 	// Acquire requests the hold. A hold that the owner already has is granted again, with
@@ -46,8 +46,9 @@ type Store interface {
 	Acquire(ctx context.Context, h *Hold) (Answer, error)
 
 	// Release lowers the owner's holds to h.Count. With zero it frees the lock, wakes a
-	// waiter, and removes the owner from any queue of the store; see also [Hold.Keep]. held
-	// is false if the store had no hold of this owner.
+	// waiter, and removes the owner from any queue of the store; see also [Hold.Keep]. With
+	// more, what is left has h.TTL from then; a writer's lock is not shortened. held is false
+	// if the store had no hold of this owner.
 	Release(ctx context.Context, h *Hold) (held bool, err error)
 
 	// Subscribe calls notify with every [Notice] for a waiter for the hold. It returns

@@ -21,6 +21,9 @@
 //		})
 //	}
 //
+// A locker belongs to the bubble that it was made in: one from outside panics with "close of synctest
+// channel from outside bubble". One of lock.New is closed before the bubble ends.
+//
 // [Memory.Freeze] and [Memory.Disconnect] are outages; [Memory.Delete] is a loss of data.
 //
 // [Start] gives a test a Redis server instead, inside its process and its bubble, for tests of

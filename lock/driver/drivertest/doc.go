@@ -5,5 +5,8 @@
 //		drivertest.Run(t, drivertest.Suite{Backend: func(t testing.TB) drivertest.Backend { … }})
 //	}
 //
+// The example is a whole store of mutexes, which passes the suite. A case's name is what the store
+// is to do, and the comments of [driver.Store] and [driver.Hold] state it.
+//
 // Package locktest is for users of locks.
 package drivertest

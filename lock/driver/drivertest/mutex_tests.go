@@ -660,6 +660,12 @@ func keepsALockForItsMinHold(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	if b.suite.Unkept {
+		if err := lease.Unlock(b.Context()); !errors.Is(err, lock.ErrUnsupported) {
+			b.Errorf("unlock with a MinHold: got %v, want an error that matches ErrUnsupported", err)
+		}
+		return
+	}
 	b.unlock(lease)
 	if err := lease.Err(); !errors.Is(err, lock.ErrReleased) {
 		b.Errorf("unlocked, the lease's Err is %v", err)

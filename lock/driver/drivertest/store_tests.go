@@ -33,6 +33,7 @@ var storeTests = []test{
 	{"SubscribesAgainAndAgain", subscribesAgainAndAgain},
 	{"KeepsNamesApart", keepsNamesApart},
 	{"NamesItsKinds", namesItsKinds},
+	{"RefusesOtherKinds", refusesOtherKinds},
 	{"HeedsTheContext", heedsTheContext},
 	{"ChangesNothingAfterTheDeadline", changesNothingAfterTheDeadline},
 	{"AcceptsAnAnnouncement", acceptsAnAnnouncement},
@@ -98,9 +99,23 @@ func (b *bench) answered(s driver.Store, h *driver.Hold, want driver.Verdict) dr
 	b.Helper()
 	answer := b.acquire(s, h)
 	if answer.Verdict != want {
-		b.Fatalf("acquire %q for %s: got %+v, want verdict %d", h.Name, h.Owner, answer, want)
+		b.Fatalf("acquire %q for %s with %d holds: got %s, want %s; the answer is %+v",
+			h.Name, h.Owner, h.Count, word(answer.Verdict), word(want), answer)
 	}
 	return answer
+}
+
+// word is the name of a verdict.
+func word(v driver.Verdict) string {
+	switch v {
+	case driver.Refused:
+		return "Refused"
+	case driver.Granted:
+		return "Granted"
+	case driver.NotHeld:
+		return "NotHeld"
+	}
+	return fmt.Sprintf("verdict %d", v)
 }
 
 func (b *bench) granted(s driver.Store, h *driver.Hold) driver.Answer {
@@ -209,6 +224,13 @@ func (b *bench) keeps(s driver.Store, h, next *driver.Hold) {
 	b.granted(s, h)
 	ended := back(h)
 	ended.Keep = ttl
+	if b.suite.Unkept {
+		if _, err := s.Release(b.Context(), ended); !errors.Is(err, driver.ErrUnsupported) {
+			b.Errorf("a release that is to keep the hold: got %v, want an error that matches ErrUnsupported", err)
+		}
+		b.refused(s, next)
+		return
+	}
 	sent, limit := time.Now(), b.over(ttl)
 	if b.suite.Split { // a refusal may be of servers that the release reaches later
 		limit = h.TTL
@@ -270,11 +292,11 @@ func agreesOnTokens(b *bench) {
 func refusesFurtherHoldsOfNone(b *bench) {
 	s := b.store()
 	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != driver.NotHeld {
-		b.Errorf("a further hold of a free lock: got %+v, want NotHeld", answer)
+		b.Errorf("a further hold of a free lock: got %s, want NotHeld; the answer is %+v", word(answer.Verdict), answer)
 	}
 	b.granted(s, b.hold("a", "you:1"))
 	if answer := b.acquire(s, b.holding("a", "me:1", 2)); answer.Verdict != driver.NotHeld {
-		b.Errorf("a further hold of another's lock: got %+v, want NotHeld", answer)
+		b.Errorf("a further hold of another's lock: got %s, want NotHeld; the answer is %+v", word(answer.Verdict), answer)
 	}
 }
 
@@ -375,7 +397,7 @@ func renewsEachLeaseByItself(b *bench) {
 	}
 	taken := renewals(b.hold("theirs", "me:3"))
 	for by := time.Now().Add(ttl); taken[0].Outcome != renewal.Taken; time.Sleep(10 * time.Millisecond) {
-		if b.renew(s, taken, renewal.Taken); taken[0].Outcome != renewal.Taken && time.Now().After(by) {
+		if b.renew(s, taken, renewal.Taken); taken[0].Outcome != renewal.Taken && (!b.suite.Split || time.Now().After(by)) {
 			b.Fatalf("another's lock is still %v after %v", taken[0].Outcome, ttl)
 		}
 	}
@@ -577,6 +599,21 @@ func heedsTheContext(b *bench) {
 	}
 	if took := time.Since(begin); took > b.hung() {
 		b.Errorf("requests after their deadline took %v", took)
+	}
+}
+
+// Package lock does not ask Supports: a lock of another kind would be held as a mutex.
+func refusesOtherKinds(b *bench) {
+	s := b.store()
+	for kind := driver.KindMutex; kind <= driver.KindLatch; kind++ {
+		if b.suite.keeps(kind) {
+			continue
+		}
+		h := b.hold("other", "me:1")
+		h.Kind, h.Semaphore.Permits = kind, 1
+		if answer, err := s.Acquire(b.Context(), h); !errors.Is(err, lock.ErrUnsupported) {
+			b.Errorf("acquire a %v: got %s, %v, want an error that matches ErrUnsupported, as of Supports", kind, word(answer.Verdict), err)
+		}
 	}
 }
 

@@ -84,6 +84,9 @@ type Suite struct {
 	// Untokened: the store grants without fencing tokens, which are 0.
 	Untokened bool
 
+	// Unkept: the store refuses a release with [driver.Hold.Keep], so that its locks have no MinHold.
+	Unkept bool
+
 	// Step is the step in which the store counts TTLs. It rounds a TTL down to one, and may free
 	// what has ended up to a step later. Default: none, the store counts in ms.
 	Step time.Duration

@@ -36,7 +36,7 @@ type guard struct {
 func (c *child) keep(spec childSpec, started chan<- error) {
 	c.guard.others = descendants(os.Getpid(), nil) // those of a shell that has become this process by exec
 	adoptOrphans()
-	first, err := c.guard.start(spec)
+	first, err := c.guard.start("/proc/self/exe", spec)
 	if err != nil {
 		c.killAll()
 		started <- err
@@ -80,8 +80,8 @@ func (c *child) killAll() {
 	}
 }
 
-// start starts the guard and the command, and returns the first report.
-func (g *guard) start(spec childSpec) (first guardReport, err error) {
+// start starts the guard, from this program's file, and the command, and returns the first report.
+func (g *guard) start(program string, spec childSpec) (first guardReport, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return first, fmt.Errorf("its guard's socket: %w", err)
@@ -96,12 +96,16 @@ func (g *guard) start(spec childSpec) (first guardReport, err error) {
 	if spec.presence != nil {
 		files = append(files, spec.presence.Fd())
 	}
-	g.pid, err = syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
+	g.pid, err = syscall.ForkExec(program, args, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: files,
 		Sys:   process.OwnGroup(0), // the terminal's signals are not for the guard
 	})
 	unix.Close(ends[1]) // before the first report is read: a guard that has ended ends that
+
+	if errors.Is(err, unix.ENOENT) { // which of COMMAND would be a missing interpreter
+		err = errors.New("/proc is not mounted")
+	}
 	if err != nil {
 		return first, errors.Join(fmt.Errorf("its guard: %w", err), ours.Close())
 	}

@@ -2,6 +2,8 @@ package run
 
 import (
 	"encoding/json"
+	"io/fs"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -52,4 +54,12 @@ func TestGuardWhoseRunEndsWithAReport(t *testing.T) {
 			assert.Equal(t, !test.over, killed)
 		})
 	}
+}
+
+// The error of a guard is none of the command, whose interpreter would be missing by the same code.
+func TestGuardWithoutProc(t *testing.T) {
+	t.Parallel()
+	_, err := new(guard).start(filepath.Join(t.TempDir(), "exe"), childSpec{path: "/bin/true", argv: []string{"true"}})
+	assert.EqualError(t, err, "its guard: /proc is not mounted")
+	assert.NotErrorIs(t, err, fs.ErrNotExist)
 }
