@@ -656,13 +656,15 @@ func TestDamage(t *testing.T) {
 	client := server.Client(t)
 	var said safeBuilder
 	q := open(t, client, config{Logger: logTo(&said)})
-	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"}, message{ID: "d"}, message{ID: "e"})
+	put(t, q, message{ID: "a"}, message{ID: "b"}, message{ID: "c"}, message{ID: "d"}, message{ID: "e"}, message{ID: "f"})
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_payload:{mails}", "a").Err())
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "b").Err())
 	require.NoError(t, client.HSet(t.Context(), "leasewheel_queue_record:{mails}", "d", "no record").Err())
 	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "e").Err())
 	require.NoError(t, client.ZRem(t.Context(), "leasewheel_queue_due:{mails}", "e").Err())
 	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_queue_leased:{mails}", redis.Z{Score: 1, Member: "e"}).Err())
+	require.NoError(t, client.HDel(t.Context(), "leasewheel_queue_record:{mails}", "f").Err())
+	require.NoError(t, client.ZAdd(t.Context(), "leasewheel_queue_due:{mails}", redis.Z{Score: 1e17, Member: "f"}).Err()) // centuries ahead
 	l := newLog()
 	stop := work(t, q, succeed, worker{Report: l.add})
 	assert.Equal(t, []string{"c done"}, outcomes(l.await(t, 1)))
@@ -670,9 +672,9 @@ func TestDamage(t *testing.T) {
 	require.NoError(t, q.Shutdown(t.Context())) // all messages are written
 	places := whole(t, client)
 	slices.Sort(places["dead"])
-	assert.Equal(t, map[string][]string{"dead": {"b", "d", "e"}}, places)
+	assert.Equal(t, map[string][]string{"dead": {"b", "d", "e", "f"}}, places)
 	assert.Contains(t, said.String(), "messages were dropped")
-	assert.Contains(t, said.String(), "messages=4")
+	assert.Contains(t, said.String(), "messages=5")
 }
 
 // A message that kills its workers does not do so without end.

@@ -113,7 +113,7 @@ package redisstore
 // Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
 // internal/lua/plain_yield.lua, internal/lua/listeners.lua.
 // Tests: interop_test.go, plain_test.go, listeners_test.go.
-// Planted: 493, 495.
+// Planted: 493, 495, 543.
 //
 // Fencing tokens: internal/lua/token.lua, internal/lua/fence.lua, mutex.go Store.Fence().
 // Tests: token_test.go.
@@ -153,8 +153,8 @@ package redisstore
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
 // internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua,
 // internal/lua/outcome.lua.
-// Tests: semaphore_test.go, faults_test.go.
-// Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496.
+// Tests: semaphore_test.go, interop_test.go, faults_test.go.
+// Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496, 540, 541, 547.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
 // internal/transport/call.go Script.Granting, mutex.go.
@@ -163,7 +163,7 @@ package redisstore
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.
-// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420.
+// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 542.
 //
 // Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
 // internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go

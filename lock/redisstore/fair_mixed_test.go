@@ -81,9 +81,13 @@ func TestFairQueueOfDeadWaitersOfOursExpires(t *testing.T) {
 	require.NoError(t, client.ZAdd(t.Context(), fairPlaces, redis.Z{Score: 1000, Member: ourOwner(3)}).Err()) // it died
 	asks(t, store, fairHold(ourOwner(2), time.Minute))                                                        // and then it dies, too
 	require.Len(t, queue(t, client), 2)
-	for _, ttl := range ttls(t, client) {
-		assert.InDelta(t, 10*time.Minute, ttl, float64(time.Minute))
+	for range 2 {
+		for _, ttl := range ttls(t, client) {
+			assert.InDelta(t, 10*time.Minute, ttl, float64(time.Minute))
+		}
+		require.NoError(t, errorOf(store.Release(t.Context(), released(fairHold(ourOwner(2), 0))))) // or gives up
 	}
+	require.Len(t, queue(t, client), 1)
 }
 
 // Looking at a fair lock whose Java clients have all crashed changes nothing. A forced
@@ -104,6 +108,8 @@ func TestLookingAtACrashedFairQueue(t *testing.T) {
 				}
 				i.do(fmt.Sprintf("RPUSH %s %s:%d\nZADD %s %d %s:%d", fairList, java, 10+n, fairTimeouts, by, java, 10+n))
 			}
+			// What clients that were cut off have left.
+			i.do(fmt.Sprintf("ZADD %s 1 %s:1\nZADD %s 1 %s", fairTimeouts, java, fairPlaces, ourOwner(1)))
 			before := i.dump()
 			assert.EqualValues(t, dead+living, i.inspect("orders").WaiterCount)
 			assert.Equal(t, []string{"orders"}, i.names())
@@ -235,6 +241,29 @@ func TestDeadWaiterBehindBriefThreads(t *testing.T) {
 			require.LessOrEqual(t, time.Since(begin), redissonWait+45*time.Second)
 		}
 	})
+}
+
+// An owner that does not wait, and finds a dead waiter at the head of a free lock, wakes the first
+// living one.
+func TestTryWakesTheFirstLivingWaiter(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Config{}).Client(t)
+	store := open(t, client)
+	require.Equal(t, driver.Granted, asks(t, store, fairHold(ourOwner(1), 0)).Verdict)
+	for n := range 3 {
+		asks(t, store, fairHold(ourOwner(2+n), time.Minute))
+	}
+	require.NoError(t, client.ZAdd(t.Context(), fairPlaces, redis.Z{Score: 1000, Member: ourOwner(2)}).Err()) // it died
+	require.NoError(t, client.Del(t.Context(), "orders").Err())                                               // and the holder
+	waiters := client.PSubscribe(t.Context(), fairChannel+":*")
+	defer waiters.Close()
+	_, err := waiters.Receive(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, driver.Refused, asks(t, store, fairHold(ourOwner(5), 0)).Verdict)
+	m, err := waiters.ReceiveTimeout(t.Context(), time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, fairChannel+":"+ourOwner(3), m.(*redis.Message).Channel)
+	assert.Equal(t, []string{ourOwner(3), ourOwner(4)}, queue(t, client))
 }
 
 // A thread of Redisson before 3.32 that has waited for longer than the lease it saw waits for a

@@ -674,6 +674,9 @@ func TestRightThatIsMissingMidway(t *testing.T) {
 					if kind == driver.KindPermit {
 						h.Owner = fmt.Sprintf("%032x", holds)
 					}
+					if kind == driver.KindMutex && used { // a request with all arguments
+						h.Queue = inQueue(time.Minute)
+					}
 					return h
 				}
 				acquire := func(h *driver.Hold) error {
@@ -742,6 +745,9 @@ func TestRightToCountIsMissingMidway(t *testing.T) {
 	}{
 		"add":        {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountAdd, N: 2}, "incrby", "5"},
 		"drain":      {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountDrain}, "decrby", "0"},
+		"add once":   {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountAdd, N: 2}, "set", "5"},
+		"drain once": {driver.Count{Kind: driver.KindSemaphore, Op: driver.CountDrain}, "set", "0"},
+		"set once":   {driver.Count{Kind: driver.KindPermit, Op: driver.CountSet, N: 7}, "set", "7"},
 		"set":        {driver.Count{Kind: driver.KindPermit, Op: driver.CountSet, N: 7}, "incrby", "7"},
 		"count down": {driver.Count{Kind: driver.KindLatch, Op: driver.CountAdd, N: -1}, "incrby", "2"},
 		"open":       {driver.Count{Kind: driver.KindLatch, Op: driver.CountAdd, N: -3}, "set", ""},
@@ -759,12 +765,53 @@ func TestRightToCountIsMissingMidway(t *testing.T) {
 		assert.Equal(t, test.want, admin.Get(t.Context(), name).Val(), name)
 	}
 
+	require.NoError(t, admin.Set(t.Context(), "owed", 3, 0).Err())
+	owed := &driver.Hold{Kind: driver.KindSemaphore, Name: "owed", Owner: golf + ":1", TTL: time.Hour, Semaphore: driver.Semaphore{Permits: 1, Owed: true}}
+	do(t, server, "acl", "setuser", "ada", "-incrby")
+	_, err := store.Release(t.Context(), owed)
+	isFault(t, err, redisstore.ErrNoPermission)
+	assert.Empty(t, admin.Keys(t.Context(), "leasewheel_request:{owed}*").Val(), "it would have no end")
+	do(t, server, "acl", "setuser", "ada", "+incrby")
+	_, err = store.Release(t.Context(), owed)
+	require.NoError(t, err)
+	assert.Equal(t, "4", admin.Get(t.Context(), "owed").Val())
+
 	do(t, server, "acl", "setuser", "ada", "-pexpire")
-	_, err := store.Count(t.Context(), &driver.Count{
+	_, err = store.Count(t.Context(), &driver.Count{
 		Kind: driver.KindPermit, Name: "ends", Op: driver.CountCreate, N: 1, TTL: time.Hour, Request: "ends", Keep: time.Hour,
 	})
 	require.NoError(t, err)
 	assert.Positive(t, admin.PTTL(t.Context(), "ends").Val())
+}
+
+// A release or renewal that the server refuses, since the user has no right to a command, is an
+// error, and not the answer that the owner holds nothing.
+func TestMissingRightIsNoLoss(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{Users: []string{"ada on >" + secret + " ~* &* +@all"}})
+	client := loginAs(t, server, "ada", secret)
+	for name, store := range map[string]*redisstore.Store{"redisson": open(t, client), "plain": openPlain(t, client)} {
+		for kind, place := range map[string]time.Duration{"simple": 0, "with all arguments": time.Minute} {
+			h := mutexOf(name+kind, 1)
+			h.Queue = inQueue(place)
+			require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+			do(t, server, "acl", "setuser", "ada", "-hget", "-hdel", "-hexists", "-getrange")
+			item := renewItems(t.Context(), store, h)[0]
+			assert.Equal(t, renewal.Unknown, item.Outcome, h.Name)
+			isFault(t, item.Err, redisstore.ErrNoPermission)
+			for _, count := range []int64{1, 0} {
+				gone := released(h)
+				gone.Count = count
+				_, err := store.Release(t.Context(), gone)
+				isFault(t, err, redisstore.ErrNoPermission)
+			}
+			do(t, server, "acl", "setuser", "ada", "+@all")
+			assert.Equal(t, []renewal.Outcome{renewal.Renewed}, renewed(t, store, h))
+			held, err := store.Release(t.Context(), released(h))
+			require.NoError(t, err)
+			assert.True(t, held, h.Name)
+		}
+	}
 }
 
 func TestServerIsFull(t *testing.T) {

@@ -334,6 +334,14 @@ func TestYieldWindowIsAskedInForPeers(t *testing.T) {
 	}
 	assert.LessOrEqual(t, waits(false), 3*time.Millisecond)
 	assert.LessOrEqual(t, waits(true), 140*time.Millisecond)
+
+	// Without waiters there is no window.
+	until := admin.Time(t.Context()).Val().Add(140 * time.Millisecond).UnixMicro()
+	require.NoError(t, admin.Del(t.Context(), mutexQueue).Err())
+	require.NoError(t, admin.HSet(t.Context(), "leasewheel_lock_turns:{a}", "until", until).Err())
+	h := mutexOf("a", 1)
+	h.Queue = inQueue(time.Minute)
+	assert.Equal(t, driver.Granted, asks(t, store, h).Verdict)
 }
 
 // Tokens are the server's time in microseconds, also in the first tenth of a second,

@@ -218,12 +218,13 @@ func TestLeaseOfSeveralPermits(t *testing.T) {
 		server := locktest.Start(t)
 		p := server.Locker(t, lock.Config{}).Permits("seats")
 		require.NoError(t, p.SetPermits(t.Context(), 4))
-		lease, err := p.Several(2).Lock(t.Context())
+		lease, err := p.Several(3).Lock(t.Context())
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.True(t, lease.Valid(), "%v", lease.Err())
 		require.NoError(t, server.Client(t).ZRemRangeByRank(t.Context(), "{seats}:timeout", 1, 1).Err())
-		<-lease.Lost()
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, lease.Err(), lock.ErrLost)
 	})
 }
 

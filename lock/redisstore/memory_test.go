@@ -94,6 +94,11 @@ func TestKeepsAndGivesBackWithoutMemory(t *testing.T) {
 			require.True(t, held)
 		}
 		require.Equal(t, "2", admin.Get(t.Context(), "a").Val(), "given back once")
+		none := heldFor(driver.KindSemaphore, 4) // its request may still be on its way
+		none.Count = 0
+		held, err := store.Release(t.Context(), none)
+		require.NoError(t, err)
+		require.False(t, held)
 		owed := heldFor(driver.KindSemaphore, 3)
 		owed.Count, owed.Semaphore.Owed = 0, true
 		_, err = store.Release(t.Context(), owed)

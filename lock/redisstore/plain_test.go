@@ -156,19 +156,23 @@ func renewed(t *testing.T, s *redisstore.Store, holds ...*driver.Hold) (outcomes
 // one was seen, otherwise every ten seconds; and never without waiters of ours. Requests for a
 // lock without tokens, which are simple, leave it, too.
 func TestPlainLeavesTheLockToPeers(t *testing.T) {
+	const turns = "leasewheel_lock_turns:{a}"
 	for _, test := range []struct {
 		name         string
 		tokens       bool
 		peer, waiter bool
 		held         time.Duration // by each owner
 		free         time.Duration // how long the lock goes from one to the next; 0: for ever
+		ago          time.Duration // when the peer was seen
 	}{
-		{"a peer was seen", true, true, true, 50 * time.Millisecond, time.Second},
-		{"a peer was seen, and holds are long", true, true, true, 1100 * time.Millisecond, 2200 * time.Millisecond},
-		{"no peer was seen", true, false, true, 50 * time.Millisecond, 10 * time.Second},
-		{"no peer was seen, and holds are long", true, false, true, 1100 * time.Millisecond, 12100 * time.Millisecond},
-		{"no waiter", true, true, false, time.Second, 0},
-		{"a peer was seen, without tokens", false, true, true, 50 * time.Millisecond, time.Second},
+		{"a peer was seen", true, true, true, 50 * time.Millisecond, time.Second, 0},
+		{"a peer was seen, and holds are long", true, true, true, 1100 * time.Millisecond, 2200 * time.Millisecond, 0},
+		{"no peer was seen", true, false, true, 50 * time.Millisecond, 10 * time.Second, 0},
+		{"no peer was seen, and holds are long", true, false, true, 1100 * time.Millisecond, 12100 * time.Millisecond, 0},
+		{"no waiter", true, true, false, time.Second, 0, 0},
+		{"a peer was seen, without tokens", false, true, true, 50 * time.Millisecond, time.Second, 0},
+		{"a peer was seen nine minutes ago", true, true, true, 50 * time.Millisecond, time.Second, 9 * time.Minute},
+		{"a peer was seen eleven minutes ago", true, true, true, 50 * time.Millisecond, 10 * time.Second, 11 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -185,6 +189,8 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 					assert.True(t, answer.Silent)
 					assert.False(t, answer.Foreign)
 					require.NoError(t, admin.Del(t.Context(), "a").Err())
+					require.NoError(t, admin.PExpire(t.Context(), turns, time.Hour).Err()) // as if ours had gone on since
+					time.Sleep(test.ago)
 				}
 				if test.waiter {
 					sub, err := store.Subscribe(t.Context(), &hold, func(driver.Notice) {})
@@ -213,6 +219,7 @@ func TestPlainLeavesTheLockToPeers(t *testing.T) {
 				ok, err := admin.SetNX(t.Context(), "a", "1Q7nKmHGVgeCFGqEb1GRDg==", time.Hour).Result()
 				require.NoError(t, err)
 				assert.True(t, ok, "it is free for peers")
+				assert.False(t, admin.HExists(t.Context(), turns, "since").Val(), "the next window is as far away")
 				require.NoError(t, admin.Del(t.Context(), "a").Err())
 				time.Sleep(left.Wait)
 				answer, err := store.Acquire(t.Context(), &hold)

@@ -34,6 +34,21 @@ func TestShortReaderShortensNoOthersLock(t *testing.T) {
 	assert.Greater(t, answer.Wait, 30*time.Minute)
 }
 
+// A reader is renewed for its whole lease if the lock has no end, which only another client can
+// cause.
+func TestReaderOfALockWithoutAnEndIsRenewed(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	h := heldFor(driver.KindRead, 1)
+	require.Equal(t, driver.Granted, asks(t, store, h).Verdict)
+	require.True(t, admin.Persist(t.Context(), "a").Val())
+	item := renewItems(t.Context(), store, h)[0]
+	assert.Equal(t, renewal.Renewed, item.Outcome)
+	assert.Zero(t, item.Given)
+	assert.Greater(t, admin.PTTL(t.Context(), "a").Val(), h.TTL/2)
+}
+
 // A permit that has expired is not renewed, although its place is still there.
 func TestExpiredPermitIsNotRenewed(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ if holder then
   if sound and (not seen or seen >= yieldInterval) then pcall(recordPeer, yieldState) end
   return refused(left)
 elseif holds then -- hset, which may need memory, comes last: the hold is kept without it
-  local token, reserved = nextToken(counter, not anew, life, anew and reserve)
+  local token, reserved = nextToken(counter, not anew, life, reserve)
   redis.call('pexpire', lock, ttl)
   redis.call('hset', lock, owner, count)
   if waiter ~= '' then redis.call('zrem', queue, waiter) end

@@ -10,6 +10,7 @@
 
 -- include: deadline.lua
 -- include: number.lua
+-- include: token.lua
 
 local holds = redis.pcall('hget', KEYS[1], ARGV[1])
 if type(holds) == 'table' then
@@ -19,11 +20,8 @@ end
 if not holds then
   return 0
 end
-local last = redis.call('get', KEYS[2])
-local token = integer(last)
-if last and (not token or token < 0) then
-  error('DAMAGED ' .. KEYS[2] .. ' holds no whole number below 2^53', 0)
-end
+local text = redis.call('get', KEYS[2])
+local token = text and lastToken(KEYS[2], text)
 if token and token >= tonumber(ARGV[2]) then return 1 end
 local raised = decimal(math.ceil(tonumber(ARGV[2]) / 16) * 16) -- see token.lua
 -- A counter that is no multiple of 16 was counted up by Redisson, and never expires.

@@ -60,7 +60,7 @@ local function nextToken(counter, held, life, reserve, from)
   end
   -- The first grant in each half of the life prolongs it, see acquire.lua.
   local half = 500 * life
-  if last % 16 ~= 0 or last >= now or half > 0 and last - last % half ~= now - now % half then prolong(last) end
+  if last % 16 ~= 0 or half > 0 and last - last % half ~= now - now % half then prolong(last) end
   if last >= now then
     now = last - last % 16 + 16
     redis.call('set', counter, decimal(now), 'keepttl')
