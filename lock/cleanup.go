@@ -91,7 +91,7 @@ func (c *cleanup) init(l *Locker) {
 // nothing of it: its refusals would be repeated, for semaphores for an hour.
 func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
 	if c.locker.store.Supports(h.Kind) != nil {
-		return nil
+		return nil //nolint:nilerr // the refusal is the error of the request
 	}
 	return c.accept(c.newLeftover(h, unknownUntil), 0)
 }
