@@ -87,8 +87,12 @@ func (c *cleanup) init(l *Locker) {
 
 // add releases the hold in the background. unknownUntil is the latest deadline among its
 // requests with unknown outcome; zero if there are none. An error means that the hold is
-// not released; a hold that is left to its TTL is not an error.
+// not released; a hold that is left to its TTL is not an error. A store without locks of its kind has
+// nothing of it: its refusals would be repeated, for semaphores for an hour.
 func (c *cleanup) add(h *driver.Hold, unknownUntil time.Time) error {
+	if c.locker.store.Supports(h.Kind) != nil {
+		return nil //nolint:nilerr // the refusal is the error of the request
+	}
 	return c.accept(c.newLeftover(h, unknownUntil), 0)
 }
 

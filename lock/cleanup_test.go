@@ -392,3 +392,49 @@ func TestReleaseInWhichTheStorePanics(t *testing.T) {
 		})
 	}
 }
+
+// mutexesOnly is a store that refuses other kinds of lock, and does not report that it has changed nothing.
+type mutexesOnly struct{ driver.Store }
+
+func (mutexesOnly) Supports(k driver.Kind) error {
+	if k == driver.KindMutex {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", driver.ErrUnsupported, k)
+}
+
+func (m mutexesOnly) Acquire(ctx context.Context, h *driver.Hold) (driver.Answer, error) {
+	if err := m.Supports(h.Kind); err != nil {
+		return driver.Answer{}, err
+	}
+	return m.Store.Acquire(ctx, h)
+}
+
+func (m mutexesOnly) Release(ctx context.Context, h *driver.Hold) (bool, error) {
+	if err := m.Supports(h.Kind); err != nil {
+		return false, err
+	}
+	return m.Store.Release(ctx, h)
+}
+
+// A lock of a kind that the store refuses leaves nothing to release, for which Shutdown would wait.
+func TestRefusedKindsLeaveNothingToRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, mutexesOnly{locktest.StartMemory(t).Store(t)}, lock.Config{})
+		for name, request := range map[string]func() error{
+			"fair":      func() error { _, err := l.Fair("a").TryLock(t.Context()); return err },
+			"read":      func() error { _, err := l.ReadWrite("a").Read().Lock(t.Context()); return err },
+			"permit":    func() error { _, err := l.Permits("a").One().TryLock(t.Context()); return err },
+			"semaphore": func() error { return l.Semaphore("a").TryAcquire(t.Context(), 1) },
+			"waits":     func() error { return l.Semaphore("a").Acquire(t.Context(), 1) },
+			"release":   func() error { return l.Semaphore("a").Release(t.Context(), 1) },
+			"latch":     func() error { return l.Latch("a").Wait(t.Context()) },
+		} {
+			require.ErrorIs(t, request(), lock.ErrUnsupported, name)
+			assert.Zero(t, l.Stats().Unreleased, name)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, l.Shutdown(ctx))
+	})
+}

@@ -66,7 +66,7 @@ const repeatFor = time.Hour
 // Release returns n permits and wakes waiters. It does not check that they were taken. It is
 // bounded as [Lease.Unlock]. After an error of the store, such as [ErrUnavailable], the
 // release is repeated in the background for an hour: do not release the permits again. It is
-// not repeated after [ErrForeign], [ErrOverflow] or [ErrNotRepeated].
+// not repeated after [ErrForeign], [ErrUnsupported], [ErrOverflow] or [ErrNotRepeated].
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := validateCount(n, 1); err != nil {
 		return err

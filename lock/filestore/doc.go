@@ -63,7 +63,7 @@ package filestore
 // Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

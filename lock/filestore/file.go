@@ -52,6 +52,7 @@ const (
 
 var (
 	errBusy    = errors.New("another process has kept its file locked for longer than the request may take, as one that was stopped may do (see lslocks)")
+	errForeign = errors.New("is no file of this user: remove it")
 	errQueued  = errors.New("the requests before it have used the file for longer than it may take: they are many, or another process has kept it locked (see lslocks)")
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
@@ -85,6 +86,9 @@ func (d *folder) openInTurn(ctx context.Context, name string, create bool) (*fil
 	for {
 		fd, err := openAt(d.fd, name, create)
 		if err != nil {
+			if d.foreign(name) {
+				err = fmt.Errorf("%w: %w", errForeign, err)
+			}
 			return nil, err
 		}
 		f := &file{in: d, fd: fd, path: name}
@@ -99,6 +103,16 @@ func (d *folder) openInTurn(ctx context.Context, name string, create bool) (*fil
 			return nil, err
 		}
 	}
+}
+
+// foreign reports whether something else has the path of a file, such as a folder, or another user's file.
+func (d *folder) foreign(name string) bool {
+	var stat unix.Stat_t
+	return unix.Fstatat(d.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil && !own(&stat)
+}
+
+func own(stat *unix.Stat_t) bool {
+	return stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Uid == uint32(unix.Geteuid())
 }
 
 // openAt opens a file, and makes its folder if need be. No symbolic link is followed.
@@ -192,8 +206,8 @@ func (f *file) read() (removed bool, err error) {
 	} else if err != nil {
 		return false, err
 	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Uid != uint32(unix.Geteuid()) {
-		return false, errors.New("is no file of this user")
+	if !own(&stat) {
+		return false, errForeign
 	}
 	if stat.Mode&modeOfFiles != modeOfFiles { // it is new
 		if err := unix.Fchmod(f.fd, modeOfFiles); err != nil {

@@ -159,10 +159,13 @@ func (s *Store) use() (done func(), err error) {
 	return s.using.RUnlock, nil
 }
 
-// file opens and locks a file, within use.
+// file opens and locks a file, within use. No waiting mends what else is at its path.
 func (s *Store) file(ctx context.Context, path string) (*file, error) {
 	f, err := s.open(ctx, path, true)
-	if err != nil {
+	switch {
+	case errors.Is(err, errForeign):
+		return nil, fmt.Errorf("filestore: %w: %w", driver.ErrNotDone, err)
+	case err != nil:
 		return nil, fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)
 	}
 	return f, nil

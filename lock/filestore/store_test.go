@@ -964,16 +964,25 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	defer s.Close()
 	path := filepath.Join(good, fileOf(pathOfLocks, "a"))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	// No waiting mends what else is there, so no waiter repeats its request.
+	refused := func() error {
+		_, err := s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
+		require.ErrorContains(t, err, "is no file of this user")
+		require.ErrorIs(t, err, driver.ErrNotDone)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.NoError(t, os.Remove(path))
+		return err
+	}
 	require.NoError(t, os.Symlink(victim, path))
-	_, err = s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
-	require.ErrorIs(t, err, unix.ELOOP)
+	require.ErrorIs(t, refused(), unix.ELOOP)
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))
-	require.NoError(t, os.Remove(path))
 	require.NoError(t, unix.Mkfifo(path, 0o600))
-	_, err = s.Acquire(t.Context(), hold(driver.KindMutex, "a", "me:1"))
-	require.ErrorContains(t, err, "is no file of this user")
+	require.Error(t, refused())
+	require.NoError(t, os.Mkdir(path, 0o700))
+	require.ErrorIs(t, refused(), unix.EISDIR)
+	acquire(t, s, hold(driver.KindMutex, "a", "me:1"))
 }
 
 // An umask that takes rights of the user keeps no later process from the folder, or from a lock.

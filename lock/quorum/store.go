@@ -102,7 +102,7 @@ func (s *Store) Supports(k driver.Kind) error {
 		return nil
 	}
 	reason := cmp.Or(reasons[k], "majorities exclude only if the limit is one holder")
-	return fmt.Errorf("%w: a quorum supports no %v: %s", driver.ErrUnsupported, k, reason)
+	return fmt.Errorf("%w: a quorum supports no %v: %s: %w", driver.ErrUnsupported, k, reason, driver.ErrNotDone)
 }
 
 // Group names the parts that a lock may fail with: its groups at all nodes.

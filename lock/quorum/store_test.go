@@ -88,6 +88,7 @@ func TestRefusesOtherKinds(t *testing.T) {
 		_, subscribe := store.Subscribe(t.Context(), h, func(driver.Notice) {})
 		for _, err := range []error{store.Supports(kind), acquire, release, subscribe} {
 			require.ErrorIs(t, err, driver.ErrUnsupported, kind)
+			require.ErrorIs(t, err, driver.ErrNotDone, kind)
 			require.ErrorContains(t, err, "a quorum supports no")
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func TestFolderOnAFullDiskIsNoMistakeInTheArguments(t *testing.T) {
 	t.Parallel()
 	for cause, unavailable := range map[error]bool{
-		syscall.ENOSPC: true, syscall.EMFILE: true, syscall.EIO: true, driver.ErrUnavailable: true,
+		syscall.ENOSPC: true, syscall.EFBIG: true, syscall.EMFILE: true, syscall.EIO: true, driver.ErrUnavailable: true,
 		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EACCES: false, syscall.EROFS: false,
 	} {
 		err := unusable(fmt.Errorf("filestore: the folder /srv/locks: %w", cause))
