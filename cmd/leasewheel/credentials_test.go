@@ -57,7 +57,7 @@ func TestPasswordSources(t *testing.T) {
 			if test.code == 0 {
 				assert.Empty(t, p.Stderr.String())
 			} else {
-				p.RequireOneLine("check the user and the password")
+				p.RequireOneLine("check the user and the password: see --store-user and --store-password-file")
 			}
 		})
 	}

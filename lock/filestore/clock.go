@@ -69,7 +69,8 @@ func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
 
 // openClock returns the base of the folder's clock, and sets it for the first store since the
 // start of the system: to own, which is the base of a store that was opened before the clock was
-// deleted, or 0. A clock of another start is in use while a store lives, other than id.
+// deleted, or 0. A clock of another start is in use while a store lives, other than id. One store cannot see another
+// that has no pipe yet, so each calls it again once it has one.
 func openClock(ctx context.Context, dir *folder, s system, own int64, id string) (base int64, err error) {
 	f, err := dir.open(ctx, pathOfClock, true)
 	if err != nil {

@@ -41,7 +41,8 @@
 // asks again each second. What has ended is removed within a
 // minute or two, by any store that is in use. Processes in containers share a folder if they run on
 // one kernel, as one user, in one time namespace, with one boot_id: those of systemd-nspawn and LXC have
-// one of their own, and are refused while others use the folder, unless the host's is bound into them.
+// one of their own, and are refused while others use the folder, unless the host's is bound into them. While
+// none does, one starts as after a start of the system: also what was kept or left to its TTL has ended for it.
 //
 // A pair of Lock and Unlock costs the store as much as five bare pairs of flock(2) with open and
 // close, on a disk as in memory, since nothing is synced.
@@ -63,7 +64,7 @@ package filestore
 // Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

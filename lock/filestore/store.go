@@ -80,6 +80,11 @@ func open(path string, system system) (_ *Store, err error) {
 	if s.base, err = openClock(ending, s.folder, system, 0, ""); err == nil {
 		s.peers, err = system.peers(fd, s.id, s.receive, s.missed)
 	}
+	if err == nil { // one of another start may have set the clock anew before the pipe was there
+		if s.base, err = openClock(ending, s.folder, system, s.base, s.id); err != nil {
+			s.peers.close()
+		}
+	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("filestore: the folder %s: %w", path, err)

@@ -278,6 +278,53 @@ func TestContainersWithABootOfTheirOwn(t *testing.T) {
 	require.Equal(t, driver.Granted, acquire(t, third, hold(driver.KindMutex, "b", "me:2")).Verdict)
 }
 
+// Of two processes that read different starts of the system and open a folder at the same time one is refused: each
+// sets the clock before it has a pipe, and the other sees none then.
+func TestContainersThatStartAtOnce(t *testing.T) {
+	host := mustSystem(t)
+	container := host
+	container.id = format + " another"
+	// within has a step between the clock and the pipe of a store.
+	within := func(s system, step func()) system {
+		s.peers = func(dir int, id string, receive func([]byte), missed func()) (peers, error) {
+			step()
+			return openFIFO(dir, id, receive, missed)
+		}
+		return s
+	}
+	t.Run("AfterTheOther", func(t *testing.T) {
+		folder := t.TempDir() + "/locks"
+		var other *Store
+		s, err := open(folder, within(host, func() { other = openIn(t, folder, container) }))
+		if err == nil {
+			require.NoError(t, s.Close())
+		}
+		require.ErrorContains(t, err, "boot_id")
+		require.Equal(t, driver.Granted, acquire(t, other, hold(driver.KindMutex, "a", "me:1")).Verdict)
+		stores, err := other.list(pathOfStores)
+		require.NoError(t, err)
+		require.Equal(t, []string{other.id}, stores, "the one that was refused leaves no pipe")
+	})
+	t.Run("BeforeTheOther", func(t *testing.T) {
+		folder := t.TempDir() + "/locks"
+		set, opened, refused := make(chan struct{}), make(chan struct{}), make(chan error)
+		first := openIn(t, folder, within(host, func() {
+			go func() {
+				s, err := open(folder, within(container, func() { close(set); <-opened }))
+				if err == nil {
+					err = s.Close()
+				}
+				refused <- err
+			}()
+			<-set
+		}))
+		require.Equal(t, driver.Granted, acquire(t, first, hold(driver.KindMutex, "a", "me:1")).Verdict)
+		close(opened)
+		require.ErrorContains(t, <-refused, "boot_id")
+		require.Equal(t, driver.Granted, acquire(t, first, hold(driver.KindMutex, "b", "me:2")).Verdict)
+	})
+}
+
 // Of a client without a record an inspection has the id alone, and no time in 1970.
 func TestAClientWithoutARecord(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))

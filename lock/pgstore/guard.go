@@ -63,6 +63,12 @@ func guard(schema, name string, token int64, exec func(statement string) (int64,
 	switch rows, err := exec(in(schema, `INSERT INTO {schema}.tokens AS t (name, token) VALUES (pg_catalog.convert_from($1::bytea, 'UTF8'), $2::bigint)
 		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE t.token <= excluded.token`)); {
 	case err != nil:
+		var refusal interface{ SQLState() string } // also of another driver
+		if errors.As(err, &refusal) {
+			if a := advice(refusal.SQLState()); a != "" {
+				err = fmt.Errorf("%w: %s", err, a)
+			}
+		}
 		return fmt.Errorf("pgstore: guard %q: %w", name, err)
 	case rows == 0:
 		return fmt.Errorf("%w: %q with token %d", ErrStale, name, token)

@@ -145,6 +145,19 @@ func TestGuardOfEncodings(t *testing.T) {
 	require.ErrorIs(t, in("LATIN1", 2), pgstore.ErrStale)
 }
 
+// The error of a schema that is missing names what makes it.
+func TestGuardWithoutTheSchema(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	tx := begin(t, s.Pool(t))
+	require.ErrorContains(t, pgstore.Guard(t.Context(), tx, "unmade", token{"a", 1}), "pgstore.Migrate")
+	require.NoError(t, tx.Rollback(t.Context()))
+	other, err := openSQL(t, s, "unmade").BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, pgstore.GuardSQL(t.Context(), other, "unmade", token{"a", 1}), "pgstore.Migrate")
+	require.NoError(t, other.Rollback())
+}
+
 func TestGuardRefusesWithoutAToken(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, pgstore.Guard(t.Context(), nil, "guard", token{"a", 0}), "no fencing token")

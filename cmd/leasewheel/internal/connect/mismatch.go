@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // MismatchError reports that a server's use of TLS differs from its URL and the flags.
@@ -30,7 +33,8 @@ func (e *MismatchError) Unwrap() error { return e.cause }
 // Mismatch returns a *MismatchError if err reports that one side does not accept the other's
 // certificate; or that no server answered, and one of them uses TLS although its URL does
 // not, or the reverse. Such a server closes the connection or does not answer, so mismatch
-// tries the other way. It sends no secret. Otherwise it returns err.
+// tries the other way. It sends no secret. Otherwise it returns err, with the flags to see if the
+// credentials were refused.
 func (n Servers) Mismatch(ctx context.Context, err error) error {
 	certificate, authority := "--store-cert and --store-key", "name its authority by --store-ca, or the name in it by --store-server-name"
 	for _, s := range n {
@@ -58,6 +62,12 @@ func (n Servers) Mismatch(ctx context.Context, err error) error {
 		return &MismatchError{n.Address(), "has a certificate that is not valid now: renew it, or correct the clock of this machine", err}
 	case Untrusted(err):
 		return &MismatchError{n.Address(), "has a certificate that is not trusted: " + authority, err}
+	case errors.Is(err, redisstore.ErrAuth):
+		flags := "--store-user and --store-password-file"
+		if slices.ContainsFunc(n, func(s *Server) bool { return strings.Contains(s.url, "-sentinel://") }) {
+			flags += ", of sentinels --store-sentinel-user and --store-sentinel-password-file"
+		}
+		return fmt.Errorf("%w: see %s", err, flags)
 	}
 	return err
 }
