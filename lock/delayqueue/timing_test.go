@@ -87,8 +87,10 @@ func TestWokenForEarlierMessages(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		assert.Equal(t, "hour", l.all()[2].ID)
+		time.Sleep(time.Hour) // beyond the claim at the end of its lease
 		require.NoError(t, elsewhere.MoveIn(t.Context(), "moved", time.Minute))
 		time.Sleep(time.Minute + slack)
+		require.Len(t, l.all(), 4, "the worker is woken")
 		assert.Equal(t, "moved", l.all()[3].ID)
 		time.Sleep(9 * time.Hour)
 		for _, r := range l.all() {

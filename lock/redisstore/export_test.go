@@ -32,6 +32,9 @@ func (s *Store) Waiting() int {
 	return queued
 }
 
+// Demoted returns when the server has last refused a request as a replica does.
+func (s *Store) Demoted() time.Time { return s.transport.Demoted() }
+
 // SetUnbounded sets the time limit of a request whose context has none.
 func (s *Store) SetUnbounded(d time.Duration) { s.transport.Unbounded = d }
 
@@ -45,6 +48,9 @@ func (s *Store) SetRecordsTimeout(d time.Duration) { s.recordsTimeout = d }
 func (s *Store) SetCheckTimeout(answer, message time.Duration) {
 	s.checkLimits = check.Limits{Answer: answer, Message: message, Whole: 10 * answer}
 }
+
+// SetCheckEvery sets the interval of the checks of a subscription's connection.
+func (s *Store) SetCheckEvery(d time.Duration) { s.subscriber.CheckEvery = d }
 
 // SetMoveTimeout sets the time limit of moving a channel of a broken connection.
 func (s *Store) SetMoveTimeout(d time.Duration) { s.subscriber.MoveTimeout = d }

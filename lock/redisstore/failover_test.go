@@ -364,6 +364,21 @@ func TestRefusedWaitIsNoProofThatNothingWasDone(t *testing.T) {
 	}
 }
 
+// Where the WAIT behind a grant finds a replica, subscriptions of before may be on a former master.
+func TestWaitOnAReplicaShowsTheDemotion(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	client := server.Client(t)
+	client.AddHook(beforeWait(func() {
+		require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+	}))
+	store := openWith(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
+	_, err := store.Acquire(t.Context(), mutexOf("a", 1))
+	require.ErrorContains(t, err, "WAIT cannot be used with replica")
+	require.NotErrorIs(t, err, driver.ErrNotDone)
+	assert.NotZero(t, store.Demoted())
+}
+
 // beforeWait is a user's hook of a client that it calls between a pipeline and its WAIT.
 type beforeWait func()
 

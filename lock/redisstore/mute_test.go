@@ -150,6 +150,7 @@ func TestUnresponsiveMasterDelaysNoMovingChannel(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
 	names := namesByMaster(t, cluster, "", 2)[0] // their slots move to the other masters
 	store := openWith(t, patientClient(t, cluster), redisstore.Config{PubSub: redisstore.PubSubOff})
+	store.SetCheckEvery(time.Hour) // a check would move them before
 	store.SetMoveTimeout(muteFor)
 	notified := make([]atomic.Int64, len(names))
 	for i, name := range names {

@@ -97,7 +97,7 @@ func newConn(s *Subscriber, n Node) *conn {
 		channels:   make(map[string]*channelState),
 	}
 	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
-	cn.health = time.AfterFunc(checkEvery, cn.check)
+	cn.health = time.AfterFunc(s.CheckEvery, cn.check)
 	return cn
 }
 
@@ -412,11 +412,13 @@ func (cn *conn) check() {
 			return
 		}
 	}
-	cn.relocate()
+	if s.Demoted == nil { // one server has all channels
+		cn.relocate()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !cn.broken {
-		cn.health.Reset(checkEvery)
+		cn.health.Reset(s.CheckEvery)
 	}
 }
 
@@ -425,19 +427,21 @@ func (cn *conn) check() {
 func (cn *conn) relocate() {
 	s := cn.subscriber
 	s.mu.Lock()
-	var carried []*channel
+	moved := make([]*channel, 0, len(cn.channels))
 	for _, k := range cn.channels {
 		if k.channel != nil && k.channel.confirmed {
-			carried = append(carried, k.channel)
+			moved = append(moved, k.channel)
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(carried, func(a, b *channel) int { return cmp.Compare(b.number, a.number) }) // as in Close
-	for _, c := range carried {
-		if n, err := s.node(Offline, c.Channel); err == nil && n.ID != cn.node.ID {
-			cn.remove(c)
-			s.lose(cn, nil, c)
-		}
+	moved = slices.DeleteFunc(moved, func(c *channel) bool {
+		n, err := s.node(Offline, c.Channel)
+		return err != nil || n.ID == cn.node.ID
+	})
+	slices.SortFunc(moved, func(a, b *channel) int { return cmp.Compare(b.number, a.number) }) // as in Close
+	for _, c := range moved {
+		cn.remove(c)
+		s.lose(cn, nil, c)
 	}
 }
 

@@ -39,6 +39,8 @@ type Subscriber struct {
 	// Demoted returns when a server was last found to be a replica; nil for a cluster, whose topology
 	// shows it. A conn of before may lead to a former master.
 	Demoted func() time.Time
+	// CheckEvery is the interval of a conn's checks; tests lengthen it.
+	CheckEvery time.Duration
 	// MoveTimeout bounds the move of a channel of a broken conn; tests lengthen it.
 	MoveTimeout time.Duration
 
@@ -60,7 +62,7 @@ var ErrClosed = errors.New("redisstore: the store is closed")
 // with the errors of connections, after which channels may be on other nodes.
 func New(node func(context.Context, Channel) (Node, error), doubt func(error)) *Subscriber {
 	s := &Subscriber{
-		node: node, doubt: doubt, MoveTimeout: checkEvery,
+		node: node, doubt: doubt, CheckEvery: checkEvery, MoveTimeout: checkEvery,
 		conns: make(map[string]*conn), channels: make(map[Channel]*channel), lost: make(map[int][]*channel),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -48,7 +48,9 @@ func (t *Transport) replicated(wait *redis.IntCmd, reply any) (any, error) {
 	}
 	acknowledged, err := wait.Result()
 	if err != nil {
-		return nil, fault.Granted(err)
+		err = fault.Granted(err)
+		t.Doubt(err)
+		return nil, err
 	}
 	if acknowledged < int64(t.replicas) {
 		return nil, fault.Unreplicated(fmt.Errorf("%d of %d answered within %v", acknowledged, t.replicas, t.replicaTimeout))
