@@ -122,7 +122,7 @@ func unreported(unlocked, returned error) error {
 	if lost, one := unlocked.(*LostError); one && errors.Is(returned, lost) { //nolint:errorlint // one in another error is not a loss alone
 		return nil
 	}
-	joined, several := unlocked.(interface{ Unwrap() []error }) //nolint:errorlint // that of several locks is not wrapped
+	joined, several := unlocked.(interface{ Unwrap() []error })
 	if !several {
 		return unlocked
 	}
