@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,27 +125,44 @@ func TestUnlockAfterAFunctionOutlastsItsContext(t *testing.T) {
 	})
 }
 
-// A function that returns the cause of its context has reported the loss: it is in the error once.
+// A function that returns the cause of its context has reported the loss: it is in the error once,
+// also beside that of another lock.
 func TestDoReportsALossOnce(t *testing.T) {
-	failure := errors.New("the function failed")
+	failure, another := errors.New("the function failed"), &lock.LostError{Key: "another"}
 	for name, result := range map[string]func(ctx context.Context) error{
-		"the cause":             context.Cause,
-		"the cause in a text":   func(ctx context.Context) error { return fmt.Errorf("settle: %w", context.Cause(ctx)) },
-		"an error of its own":   func(context.Context) error { return failure },
-		"no error":              func(context.Context) error { return nil },
-		"the loss of another's": func(context.Context) error { return &lock.LostError{Key: "another"} },
+		"the cause":               context.Cause,
+		"the cause in a text":     func(ctx context.Context) error { return fmt.Errorf("settle: %w", context.Cause(ctx)) },
+		"the cause after another": func(ctx context.Context) error { return errors.Join(another, context.Cause(ctx)) },
+		"an error of its own":     func(context.Context) error { return failure },
+		"no error":                func(context.Context) error { return nil },
+		"the loss of another's":   func(context.Context) error { return another },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := locktest.StartMemory(t)
-				for kind, d := range doers(t, server.Locker(t, lock.Config{})) {
+				run := func(d doer, lost ...string) {
+					var returned error
 					err := d.Do(t.Context(), func(ctx context.Context) error {
-						server.Delete(cmp.Or(map[string]string{"Multi": "first"}[kind], strings.ToLower(kind)))
+						for _, name := range lost {
+							server.Delete(name)
+						}
 						<-ctx.Done()
-						return result(ctx)
+						returned = result(ctx)
+						return returned
 					})
-					require.ErrorIs(t, err, lock.ErrLost, kind)
-					assert.Equal(t, 1, strings.Count(err.Error(), "lost: deleted"), "%s: %v", kind, err)
+					require.ErrorIs(t, err, lock.ErrLost, lost)
+					require.True(t, returned == nil || errors.Is(err, returned), "%v", err)
+					for _, name := range lost {
+						assert.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("%q lost: deleted", name)), "%v", err)
+					}
+				}
+				for kind, d := range doers(t, server.Locker(t, lock.Config{})) {
+					if kind == "Multi" {
+						run(d, "first")
+						run(d, "first", "second")
+					} else {
+						run(d, strings.ToLower(kind))
+					}
 				}
 			})
 		})

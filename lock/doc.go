@@ -141,7 +141,7 @@ package lock
 //
 // Deferred functions: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512, 536, 550.
+// Planted: 198, 309, 444, 445, 512, 536, 550, 566.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -105,19 +106,32 @@ func (l *Lease) unlock(ctx context.Context, used bool) error {
 	return l.holding.unlock(ctx, used)
 }
 
-// use calls f while l is held, and unlocks it afterwards; see [Mutex.Do]. A loss that f has
-// returned, as the cause of its context, is not repeated.
+// use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].
 func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
 	defer func() {
-		unlocked := l.Unlock(context.WithoutCancel(ctx))
-		if returned := (*LostError)(nil); errors.As(err, &returned) && error(returned) == unlocked { //nolint:errorlint // what is joined with it stays
-			return
-		}
-		err = errors.Join(err, unlocked)
+		err = errors.Join(err, unreported(l.Unlock(context.WithoutCancel(ctx)), err))
 	}()
 	held, cancel := l.Within(ctx)
 	defer cancel()
 	return f(held)
+}
+
+// unreported returns the error of an Unlock without each loss that a function has returned, as
+// the cause of its context.
+func unreported(unlocked, returned error) error {
+	if lost, one := unlocked.(*LostError); one && errors.Is(returned, lost) { //nolint:errorlint // one in another error is not a loss alone
+		return nil
+	}
+	joined, several := unlocked.(interface{ Unwrap() []error })
+	if !several {
+		return unlocked
+	}
+	all := joined.Unwrap()
+	rest := slices.DeleteFunc(slices.Clone(all), func(err error) bool { return unreported(err, returned) == nil })
+	if len(rest) == len(all) {
+		return unlocked
+	}
+	return errors.Join(rest...)
 }
 
 // Within returns a context derived from ctx that also carries the ownership and ends when the

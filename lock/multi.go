@@ -287,8 +287,5 @@ func (l *together) unlock(ctx context.Context, used bool) error {
 	l.ended = cmp.Or(l.loss(), ErrReleased)
 	l.mu.Unlock()
 	l.end(ErrReleased)
-	if errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil }); len(errs) == 1 {
-		return errs[0] // as it is, by which a loss that was returned before is recognized
-	}
 	return errors.Join(errs...)
 }
