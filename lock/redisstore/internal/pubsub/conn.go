@@ -393,7 +393,7 @@ func (cn *conn) check() {
 	select {
 	case <-cn.begun:
 		unresponsive = cn.pinged && !cn.received.Load()
-		outdated = s.Demoted != nil && s.Demoted().After(cn.made)
+		outdated = cn.outdated()
 		cn.pinged = !cn.received.Swap(false)
 		ping = cn.pinged
 	default: // the first request has its own time to connect
@@ -420,6 +420,17 @@ func (cn *conn) check() {
 	if !cn.broken {
 		cn.health.Reset(s.CheckEvery)
 	}
+}
+
+// outdated reports whether the server was found to be a replica since cn was made, but lately was not:
+// as long as it refuses requests, the address leads to it, as a new conn would.
+func (cn *conn) outdated() bool {
+	s := cn.subscriber
+	if s.Demoted == nil {
+		return false
+	}
+	last := s.Demoted()
+	return last.After(cn.made) && time.Since(last) >= s.CheckEvery
 }
 
 // relocate moves the channels that have another node by now, as after a failover. A former master

@@ -540,7 +540,8 @@ func TestChannelsFollowTheirNode(t *testing.T) {
 	delivers(t, former, "stays", notices)
 }
 
-// Once a server was found to be a replica, the address of a client may lead to another one.
+// Once a server was found to be a replica, the address of a client may lead to another one. It does not
+// while the server still refuses requests: a connection is kept then.
 func TestConnectionOfBeforeADemotion(t *testing.T) {
 	t.Parallel()
 	former, present := redistest.Start(t, redistest.Config{}).Client(t), redistest.Start(t, redistest.Config{}).Client(t)
@@ -556,14 +557,22 @@ func TestConnectionOfBeforeADemotion(t *testing.T) {
 	defer client.Close()
 	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
 	defer s.Close()
-	var demoted atomic.Pointer[time.Time]
-	demoted.Store(&time.Time{})
-	s.Demoted = func() time.Time { return *demoted.Load() }
+	s.CheckEvery = time.Hour
+	var demoted time.Time
+	s.Demoted = func() time.Time { return demoted }
 	notices := listening(t, s, "a")
 	s.checkConns()
 	behind.Store(present)
-	now := time.Now()
-	demoted.Store(&now)
+	s.mu.Lock()
+	cn := s.conns[""]
+	cn.made = time.Now().Add(-3 * time.Hour)
+	s.mu.Unlock()
+	demoted = time.Now()
+	s.checkConns()
+	s.mu.Lock()
+	assert.False(t, cn.broken, "the server refuses requests")
+	s.mu.Unlock()
+	demoted = demoted.Add(-2 * time.Hour)
 	s.checkConns()
 	awaitSubscribers(t, present, map[string]int64{"a": 1})
 	assert.Equal(t, "a or b", (<-notices).Owner)
