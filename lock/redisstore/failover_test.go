@@ -434,3 +434,39 @@ func TestWaitersFollowAnAddress(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
+
+// Sentinels may take a master for dead that goes on, as one that they alone cannot reach. Waiters are
+// subscribed at the present one, whose releases count them.
+func TestWaitersFollowTheSentinels(t *testing.T) {
+	t.Parallel()
+	former, present := redistest.Start(t, redistest.Config{TCP: true}), redistest.Start(t, redistest.Config{TCP: true})
+	var named atomic.Pointer[redistest.Server]
+	named.Store(former)
+	options := *former.Options()
+	options.Addr = "FailoverClient" // that of a client of sentinels
+	options.ReadTimeout, options.WriteTimeout, options.DialTimeout = time.Minute, time.Minute, 2*time.Minute
+	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		network, address := named.Load().Addr()
+		return d.DialContext(ctx, network, address)
+	}
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
+	mine, theirs := locker(t, client, lock.Config{Poll: 100 * time.Millisecond}), locker(t, present.Client(t), lock.Config{})
+	_, err := locker(t, former.Client(t), lock.Config{}).Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	held, got := mustLock(t, theirs, "a"), make(chan *lock.Lease, 1)
+	before, after := former.Client(t), present.Client(t)
+	waits := func(on *redis.Client) bool {
+		const channel = "leasewheel_lock__channel:{a}"
+		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	}
+	go send(got, func() *lock.Lease { return mustLock(t, mine, "a") })
+	require.Eventually(t, func() bool { return waits(before) }, time.Minute, time.Millisecond)
+
+	named.Store(present)
+	require.NoError(t, before.Do(t.Context(), "client", "kill", "type", "normal").Err()) // as go-redis does then
+	require.Eventually(t, func() bool { return waits(after) }, time.Minute, time.Millisecond)
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}

@@ -142,6 +142,7 @@ type Store struct {
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	subscriber  *pubsub.Subscriber
+	dialed      latestDial             // of a client of sentinels
 	clustered   bool                   // by the servers, as far as pub/sub goes
 	publish     atomic.Pointer[string] // see publishing; nil while PubSubOn does not know
 	secrets     secrets
@@ -156,7 +157,7 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a store on client. The caller closes client after the store. New sends
 // nothing. It refuses a client whose options break promises; the error names the right
-// options. [Open] makes a suitable client. One with TLS that go-redis dials for ignores contexts as
+// options, and adds a hook to a client of sentinels. [Open] makes a suitable client. One with TLS that go-redis dials for ignores contexts as
 // it connects: then Close, and broken subscriptions, may wait for its DialTimeout.
 func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err := inspect(client); err != nil {
@@ -196,6 +197,9 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
 	if !s.clustered {
 		s.subscriber.Demoted = s.transport.Demoted
+	}
+	if single, ok := client.(*redis.Client); ok && single.Options().Addr == ofSentinels {
+		single.AddHook(&s.dialed)
 	}
 	if publish := c.PubSub.publish(s.clustered); publish != publishSharded {
 		s.publish.Store(&publish)

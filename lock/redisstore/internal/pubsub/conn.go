@@ -27,8 +27,8 @@ const attachWithin = 2 * time.Second
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
 
-// errDemoted breaks a conn whose server may be a former master.
-var errDemoted = errors.New("redisstore: the server has become a replica")
+// errDemoted breaks a conn of which the server may be a former master.
+var errDemoted = errors.New("redisstore: another server may be the master")
 
 // errUnwanted breaks a conn with a subscription that no request is for.
 var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
@@ -389,11 +389,11 @@ func (cn *conn) check() {
 		cn.close()
 		return
 	}
-	var unresponsive, outdated, ping bool
+	var begun, unresponsive, ping bool
 	select {
 	case <-cn.begun:
+		begun = true
 		unresponsive = cn.pinged && !cn.received.Load()
-		outdated = cn.outdated()
 		cn.pinged = !cn.received.Swap(false)
 		ping = cn.pinged
 	default: // the first request has its own time to connect
@@ -403,7 +403,7 @@ func (cn *conn) check() {
 	case unresponsive:
 		cn.breakDown(errUnresponsive)
 		return
-	case outdated:
+	case begun && cn.outdated():
 		cn.breakDown(errDemoted)
 		return
 	case ping:
@@ -412,7 +412,7 @@ func (cn *conn) check() {
 			return
 		}
 	}
-	if s.Demoted == nil { // one server has all channels
+	if s.Demoted == nil {
 		cn.relocate()
 	}
 	s.mu.Lock()
@@ -422,12 +422,16 @@ func (cn *conn) check() {
 	}
 }
 
-// outdated reports whether the server was found to be a replica since cn was made, but lately was not:
-// as long as it refuses requests, the address leads to it, as a new conn would.
+// outdated reports whether cn leads to a former master, if one server has all channels: sentinels have
+// named another one, or requests were refused as by a replica. As long as they are, a new conn would
+// lead there, too.
 func (cn *conn) outdated() bool {
 	s := cn.subscriber
 	if s.Demoted == nil {
 		return false
+	}
+	if n, err := s.node(Offline, Channel{}); err == nil && n.ID != cn.node.ID {
+		return true
 	}
 	last := s.Demoted()
 	return last.After(cn.made) && time.Since(last) >= s.CheckEvery
