@@ -670,6 +670,8 @@ func TestUnreadableRepliesRenewNothing(t *testing.T) {
 		"too short":          {reply: "*1 :1", sent: 2, reason: "unexpected reply"},
 		"too long":           {reply: "*3 :1 :1 :1", sent: 2, reason: "unexpected reply"},
 		"no array":           {reply: ":1", sent: 2, reason: "unexpected reply"},
+		"unknown code":       {reply: "*2 :-2 :-2", sent: 2, reason: "unexpected reply"},
+		"no number":          {reply: "*2 $-1 $-1", sent: 2, reason: "unexpected reply"},
 		"late":               {reply: "*1 $4 late", cancels: true, sent: 2, reason: "arrived after its deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {
