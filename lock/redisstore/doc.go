@@ -104,11 +104,11 @@ package redisstore
 // Tests: internal/lua/script_test.go, reply_test.go, bounds_test.go, semaphore_test.go.
 // Planted: 426, 427.
 //
-// The scripts of a mutex: mutex.go, internal/lua/acquire.lua, internal/lua/release.lua,
+// The scripts of a mutex: mutex.go, plain.go, internal/lua/acquire.lua, internal/lua/release.lua,
 // internal/lua/wait_queue.lua, internal/lua/grant_next.lua, internal/lua/take.lua.
-// Tests: handover_test.go, scripts_test.go, hostile_test.go.
+// Tests: handover_test.go, scripts_test.go, hostile_test.go, plain_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
-// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91.
+// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91, 579.
 //
 // Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
 // internal/lua/plain_yield.lua, internal/lua/listeners.lua.
@@ -123,7 +123,7 @@ package redisstore
 // internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, internal/pubsub/random_test.go, subscriber_test.go,
 // cluster_test.go, upgrade_test.go, mute_test.go, failover_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 525, 526, 568, 572.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 525, 526, 568, 572, 578.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
@@ -135,9 +135,10 @@ package redisstore
 // internal/transport/transport.go, internal/transport/clock.go, internal/lua/deadline.lua,
 // internal/transport/query.go, internal/transport/background.go, internal/transport/call.go; panics of hooks:
 // internal/fault/fault.go Protect(), lock/internal/panics/panics.go.
-// Tests: internal/transport/batch_test.go, internal/transport/shared_test.go, batcher_test.go, shared_test.go,
-// deadline_test.go, serverclock_test.go, hooks_test.go, lock/internal/panics/panics_test.go.
-// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398, 500.
+// Tests: internal/transport/batch_test.go, internal/transport/clock_test.go, internal/transport/shared_test.go,
+// batcher_test.go, shared_test.go, deadline_test.go, serverclock_test.go, hooks_test.go,
+// lock/internal/panics/panics_test.go.
+// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398, 500, 580.
 //
 // Renewals on Redis, and requests while a cluster moves a slot: store.go Store.Renew(),
 // internal/transport/renewal.go, internal/lua/renew.lua, internal/lua/fence_life.lua, readwrite.go.

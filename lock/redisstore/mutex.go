@@ -95,7 +95,7 @@ func (s secrets) parseGrant(payload string) (n driver.Notice, ok bool) {
 // number parses a whole number up to lua.MaxNumber.
 func number(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && len(text) <= 16 && n >= 0 && n <= lua.MaxNumber
+	return n, err == nil && n >= 0 && n <= lua.MaxNumber
 }
 
 // secrets are the words that authenticate grants to owners. Only this store, the server and

@@ -69,6 +69,10 @@ func TestPlainWireFormat(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 	assert.Zero(t, admin.Exists(t.Context(), "orders:42").Val())
 	assert.Equal(t, "0", message())
+	again := mutexOf("orders:42", 1)
+	again.Count = 2
+	without := openWith(t, server.Client(t), redisstore.Config{Format: redisstore.FormatPlain})
+	assert.Equal(t, driver.NotHeld, asks(t, without, again).Verdict, "a further hold of a lock that was lost")
 
 	awaitAnnounced(t, admin, l)
 	keys := admin.Keys(t.Context(), "*").Val()

@@ -55,8 +55,6 @@ func requestMillis(h *driver.Hold) int64 { return 2 * h.TTL.Milliseconds() }
 // share: it is the amount left.
 func shared(reply any, h *driver.Hold) (driver.Answer, error) {
 	a, err := answer(reply, h)
-	if a.Verdict == driver.Granted {
-		a.More, a.Token = a.Token > 0, 0
-	}
+	a.More, a.Token = a.Token > 0, 0
 	return a, err
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest/redistest"
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // withoutShards has nodes refuse all commands of sharded pub/sub, as Redis 6.2 does, until upgrade is
@@ -48,7 +50,7 @@ func handsOver(t *testing.T, name string, from, to *lock.Locker, between func())
 }
 
 // Processes that have seen a cluster without sharded pub/sub and those that see it with that wake each
-// other: those before the upgrade live on.
+// other: those before the upgrade live on. With PubSubOn a request before it is refused.
 func TestClusterIsUpgradedToShards(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterConfig{})
@@ -57,12 +59,18 @@ func TestClusterIsUpgradedToShards(t *testing.T) {
 	unhurried := lock.Config{TTL: time.Hour, Poll: time.Hour, RequestTimeout: time.Minute}
 	before, other := locker(t, clusterClient(t, cluster), unhurried), locker(t, clusterClient(t, cluster), unhurried)
 	queued := func(name string) func() { return func() { awaitEnqueued(t, admin, name) } }
+	shards := openWith(t, clusterClient(t, cluster), redisstore.Config{PubSub: redisstore.PubSubOn})
+	_, err := shards.Acquire(t.Context(), mutexOf("shards", 1))
+	require.ErrorContains(t, err, "set PubSubAuto or PubSubOff")
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	require.NotErrorIs(t, err, driver.ErrUnavailable, "to wait does not help")
 	handsOver(t, "old", before, other, queued("old"))
 	handsOver(t, "over", before, other, func() {
 		awaitEnqueued(t, admin, "over")
 		upgrade()
 	})
 	after := locker(t, clusterClient(t, cluster), unhurried)
+	handsOver(t, "shards", lockerOn(t, shards, unhurried), after, queued("shards"))
 	handsOver(t, "a", before, after, queued("a"))
 	handsOver(t, "b", after, before, queued("b"))
 	upgrade = withoutShards(t, nodeClients(t, cluster)...)

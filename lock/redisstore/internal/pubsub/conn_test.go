@@ -271,8 +271,8 @@ func TestRedirectedUnsubscriptionEndsNoConnection(t *testing.T) {
 			switch request {
 			case "subscribe a", "subscribe b":
 				return confirmation(request, 1)
-			case "unsubscribe a":
-				return confirmation(request, 1) + "-MOVED 15495 127.0.0.1:2\r\n"
+			case "unsubscribe a": // the second one is for a slot that has come back meanwhile
+				return confirmation(request, 1) + confirmation(request, 1) + "-MOVED 15495 127.0.0.1:2\r\n"
 			case "unsubscribe b":
 				return "-MOVED 15495 127.0.0.1:2\r\n"
 			}
@@ -370,6 +370,81 @@ func scripted(reply func(request string) string) (*redis.Client, *sync.WaitGroup
 			return ours, nil
 		},
 	}), serving
+}
+
+// A connection is replaced if its server has a subscription that no waiter has: scripts would count it.
+func TestUnwantedSubscriptionEndsTheConnection(t *testing.T) {
+	for name, unwanted := range map[string]map[string]string{ // replies by request
+		"confirmed without a request": {"subscribe b": confirmation("subscribe b", 2) + confirmation("subscribe x", 3)},
+		"not left":                    {"unsubscribe b": "-NOPERM no permission\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, served := scripted(func(request string) string {
+					if request == "ping" {
+						return ""
+					}
+					return cmp.Or(unwanted[request], confirmation(request, 1))
+				})
+				s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+				var woken atomic.Int32
+				_, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "a"}}}, func(driver.Notice) { woken.Add(1) })
+				require.NoError(t, err)
+				b, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: "b"}}}, func(driver.Notice) {})
+				require.NoError(t, err)
+				b.Close()
+				time.Sleep(checkEvery / 2)
+				assert.Equal(t, int32(1), woken.Load(), "by the connection that replaces it")
+				s.Close()
+				require.NoError(t, client.Close())
+				served.Wait()
+			})
+		})
+	}
+}
+
+// A connection breaks while a subscription waits to be sent on it: another connection takes it. It also
+// breaks while the server confirms one: that has failed.
+func TestConnectionBreaksDuringASubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, served := scripted(func(request string) string {
+			if request == "ping" || request == "subscribe c" {
+				return ""
+			}
+			return confirmation(request, 1)
+		})
+		s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+		conn := func() *conn {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.conns[""]
+		}
+		subscribe := func(name string) <-chan error {
+			failed := make(chan error, 1)
+			go func() {
+				_, err := s.Subscribe(t.Context(), []Handler{{Channel: Channel{Name: name}}}, func(driver.Notice) {})
+				failed <- err
+			}()
+			synctest.Wait()
+			return failed
+		}
+		require.NoError(t, <-subscribe("a"))
+		cn := conn()
+		cn.order <- struct{}{} // something is being sent
+		sent := subscribe("b")
+		cn.breakDown(errUnresponsive)
+		cn.sent()
+		require.NoError(t, <-sent)
+
+		cn = conn()
+		sent = subscribe("c")
+		cn.breakDown(errUnresponsive)
+		assert.True(t, cn.confirm(&redis.Subscription{Kind: "subscribe", Channel: "c"}))
+		require.ErrorIs(t, <-sent, errUnresponsive)
+		s.Close()
+		require.NoError(t, client.Close())
+		served.Wait()
+	})
 }
 
 // While the server goes on to refuse a subscription that it had, as a cluster without a master for
@@ -520,15 +595,21 @@ func TestUnknownAuthorityIsNoOldServer(t *testing.T) {
 func TestChannelsFollowTheirNode(t *testing.T) {
 	t.Parallel()
 	former, present := redistest.Start(t, redistest.Config{}).Client(t), redistest.Start(t, redistest.Config{}).Client(t)
-	var over atomic.Bool
+	var over, unknown atomic.Bool
 	s := New(func(_ context.Context, c Channel) (Node, error) {
-		if over.Load() && c.Name != "stays" {
+		switch {
+		case unknown.Load():
+			return Node{}, io.ErrUnexpectedEOF
+		case over.Load() && c.Name != "stays":
 			return Node{ID: "present", Client: present}, nil
 		}
 		return Node{ID: "former", Client: former}, nil
 	}, func(error) {})
 	defer s.Close()
 	notices := listening(t, s, "stays", "a", "b")
+	unknown.Store(true)
+	s.checkConns()
+	unknown.Store(false)
 	over.Store(true)
 	s.checkConns()
 	awaitSubscribers(t, present, map[string]int64{"a": 1, "b": 1, "stays": 0})

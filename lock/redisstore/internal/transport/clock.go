@@ -98,8 +98,8 @@ func newClockCall(key string) *Call { return &Call{Script: readClock, Keys: []an
 // newReading parses the reply of a node that was queried at asked, or later.
 func newReading(asked time.Time, reply any) (*Reading, error) {
 	text, _ := reply.(string)
-	micros, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || micros <= 0 || micros > lua.MaxNumber {
+	micros, _ := strconv.ParseInt(text, 10, 64) // out of bounds with an error, too
+	if micros <= 0 || micros > lua.MaxNumber {
 		return nil, fault.Unexpected(reply)
 	}
 	r := &Reading{Sent: asked, Took: time.Since(asked), At: time.UnixMicro(micros)}

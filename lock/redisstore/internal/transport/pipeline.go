@@ -28,9 +28,6 @@ func (t *Transport) RunAll(ctx context.Context, calls []*Call) []any {
 // request's deadline comes from its own context. One that arrives late is sent so many times.
 func (t *Transport) repeat(ctx context.Context, requests []*request, tries int) {
 	for range tries {
-		if len(requests) == 0 {
-			return
-		}
 		requests = t.runPipeline(ctx, requests)
 	}
 	for _, r := range requests {

@@ -56,13 +56,13 @@ func (t *Transport) runBatches(ctx context.Context, some []int, most int, add fu
 	}
 	for at, reply := range t.RunAll(ctx, calls) {
 		b := batches[at]
-		err, failed := reply.(error)
-		if failed && len(b.numbers) > 1 && fault.OfOneKey(err) {
+		err, _ := reply.(error)
+		if len(b.numbers) > 1 && fault.OfOneKey(err) {
 			apart = append(apart, b.numbers...)
 			continue
 		}
 		replies, _ := reply.([]any)
-		if !failed && len(replies) != len(b.numbers) {
+		if err == nil && len(replies) != len(b.numbers) {
 			err = fault.Unexpected(reply)
 		}
 		for n, i := range b.numbers {

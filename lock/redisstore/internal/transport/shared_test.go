@@ -34,10 +34,14 @@ func TestSharedRunsComeBack(t *testing.T) {
 		assert.Len(t, transport.share(batch), 1)
 		again := transport.settleRefused(batch, fault.Classify(fault.Refusal("CROSSSLOT keys are not in one slot")))
 		assert.Equal(t, batch, again)
+		assert.Equal(t, batch, transport.settleRefused(batch, notSentError{fault.ErrPanicked}))
 		assert.Len(t, transport.share(batch), len(batch))
 		time.Sleep(time.Minute - time.Nanosecond)
 		assert.Len(t, transport.share(batch), len(batch))
 		time.Sleep(time.Nanosecond)
 		assert.Len(t, transport.share(batch), 1)
+
+		cluster := New(new(redis.ClusterClient), 0, 0)
+		assert.Len(t, cluster.share(batch), len(batch), "their locks are in several slots")
 	})
 }
