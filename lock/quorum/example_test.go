@@ -86,5 +86,5 @@ func ExampleStore_Supports() {
 	fmt.Println(store.Supports(driver.KindFair))
 	// Output:
 	// <nil>
-	// lock: the store does not keep locks of this kind: a quorum supports no fair lock: each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ
+	// lock: the store does not keep locks of this kind: a quorum supports no fair lock: each node would have a wait queue of its own, and no waiter is granted a majority if the heads differ: lock: the store has done nothing
 }
