@@ -72,6 +72,9 @@ package wheel
 // arm_test.go, cancel_test.go, reset_test.go, race_test.go, stress_test.go.
 // Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203, 205.
 //
+// The limit of pending timeouts: wheel.go Wheel.reserve(), worker.go Wheel.fired().
+// Tests: full_test.go. Planted: 571.
+//
 // How goroutines reach the worker, and its sleep: shard.go, worker.go Wheel.sleep(),
 // alarm.go, alarm_linux.go.
 // Tests: shard_test.go, idle_test.go, alarm_linux_test.go.

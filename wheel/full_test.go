@@ -3,6 +3,7 @@ package wheel_test
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,6 +207,18 @@ func TestPlacesBesideTimersOnWorker(t *testing.T) {
 		require(t, await(func() bool { return w.Stats().Pending == 0 }), "some are pending for ever: %+v", w.Stats())
 		fills(t, w, time.Hour, 2)
 	})
+}
+
+// Once a timeout that expires counts as ended, its place is free.
+func TestPlaceOfWhatHasEnded(t *testing.T) {
+	w := start(t, wheel.Config{Tick: 200 * time.Microsecond, Precise: true, MaxPending: 1})
+	for range 2_000 {
+		_, err := w.Schedule(0, none)
+		require(t, err == nil, "there is no room: %v", err)
+		for w.Stats().Pending > 0 {
+			runtime.Gosched()
+		}
+	}
 }
 
 // No timeout within the limit is refused: there is room for one more, while a pending timer

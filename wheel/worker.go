@@ -261,10 +261,11 @@ func (w *Wheel) execute(task func()) {
 	}
 }
 
-// fired counts a task as fired before it runs.
+// fired counts a task as fired before it runs. As wherever a timeout ends, its place is free before
+// [Stats] has it ended: with nothing pending none is refused.
 func (w *Wheel) fired(n *bucket.Node) {
-	w.counters.fired.Add(1)
 	w.unreserveTimer(n)
+	w.counters.fired.Add(1)
 }
 
 // sleep returns when the worker has work: a deadline has come, a timeout with an earlier

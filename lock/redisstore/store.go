@@ -142,7 +142,7 @@ type Store struct {
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	subscriber  *pubsub.Subscriber
-	dialed      latestDial             // of a client of sentinels
+	dialed      *latestDial            // of a client of sentinels, which keeps it for good
 	clustered   bool                   // by the servers, as far as pub/sub goes
 	publish     atomic.Pointer[string] // see publishing; nil while PubSubOn does not know
 	secrets     secrets
@@ -157,8 +157,9 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a store on client. The caller closes client after the store. New sends
 // nothing. It refuses a client whose options break promises; the error names the right
-// options, and adds a hook to a client of sentinels. [Open] makes a suitable client. One with TLS that go-redis dials for ignores contexts as
-// it connects: then Close, and broken subscriptions, may wait for its DialTimeout.
+// options. It adds a hook to a client of sentinels, which stays: make one store of it, not many. [Open]
+// makes a suitable client. One with TLS that go-redis dials for ignores contexts as it connects: then
+// Close, and broken subscriptions, may wait for its DialTimeout.
 func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err := inspect(client); err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, config: c, format: &formats[c.Format], secrets: secrets{maphash.MakeSeed()},
+		client: client, dialed: new(latestDial), config: c, format: &formats[c.Format], secrets: secrets{maphash.MakeSeed()},
 		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout, recordsTimeout: recordsTimeout, checkLimits: check.DefaultLimits(),
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
@@ -199,7 +200,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 		s.subscriber.Demoted = s.transport.Demoted
 	}
 	if single, ok := client.(*redis.Client); ok && single.Options().Addr == ofSentinels {
-		single.AddHook(&s.dialed)
+		single.AddHook(s.dialed)
 	}
 	if publish := c.PubSub.publish(s.clustered); publish != publishSharded {
 		s.publish.Store(&publish)
