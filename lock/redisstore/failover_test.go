@@ -407,30 +407,20 @@ func TestWaitersFollowAnAddress(t *testing.T) {
 	master, replica := startReplicated(t)
 	var leadsTo atomic.Pointer[redistest.Server]
 	leadsTo.Store(master)
-	options := *master.Options()
-	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		network, address := leadsTo.Load().Addr()
-		return d.DialContext(ctx, network, address)
-	}
-	client := redis.NewClient(&options)
-	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
-	l := locker(t, client, lock.Config{Poll: 100 * time.Millisecond})
-	held, got := mustLock(t, locker(t, client, lock.Config{}), "a"), make(chan *lock.Lease, 1)
+	client := following(t, *master.Options(), &leadsTo)
+	config := lock.Config{TTL: time.Hour, Poll: 100 * time.Millisecond}
+	l := locker(t, client, config)
+	held, got := mustLock(t, locker(t, client, config), "a"), make(chan *lock.Lease, 1)
 	former, present := master.Client(t), replica.Client(t)
-	waits := func(on *redis.Client) bool {
-		const channel = "leasewheel_lock__channel:{a}"
-		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
-	}
 	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
-	require.Eventually(t, func() bool { return waits(former) }, time.Minute, time.Millisecond)
+	awaitWaiter(t, former)
 	host, port, _ := strings.Cut(replica.Options().Addr, ":")
 	require.NoError(t, former.Do(t.Context(), "failover", "to", host, port).Err())
 	require.Eventually(t, func() bool {
 		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
 	}, time.Minute, time.Millisecond)
 	leadsTo.Store(replica)
-	require.Eventually(t, func() bool { return waits(present) }, time.Minute, time.Millisecond)
+	awaitWaiter(t, present)
 	require.NoError(t, held.Unlock(t.Context()))
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
@@ -445,28 +435,41 @@ func TestWaitersFollowTheSentinels(t *testing.T) {
 	options := *former.Options()
 	options.Addr = "FailoverClient" // that of a client of sentinels
 	options.ReadTimeout, options.WriteTimeout, options.DialTimeout = time.Minute, time.Minute, 2*time.Minute
+	client := following(t, options, &named)
+	config := lock.Config{TTL: time.Hour, Poll: 100 * time.Millisecond}
+	mine, theirs := locker(t, client, config), locker(t, present.Client(t), config)
+	_, err := locker(t, former.Client(t), config).Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	held, got := mustLock(t, theirs, "a"), make(chan *lock.Lease, 1)
+	before, after := former.Client(t), present.Client(t)
+	go send(got, func() *lock.Lease { return mustLock(t, mine, "a") })
+	awaitWaiter(t, before)
+
+	named.Store(present)
+	require.NoError(t, before.Do(t.Context(), "client", "kill", "type", "normal").Err()) // as go-redis does then
+	awaitWaiter(t, after)
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+// following returns a client whose connections lead to a server that may change.
+func following(t *testing.T, options redis.Options, server *atomic.Pointer[redistest.Server]) *redis.Client {
+	t.Helper()
 	options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		network, address := named.Load().Addr()
+		network, address := server.Load().Addr()
 		return d.DialContext(ctx, network, address)
 	}
 	client := redis.NewClient(&options)
 	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
-	mine, theirs := locker(t, client, lock.Config{Poll: 100 * time.Millisecond}), locker(t, present.Client(t), lock.Config{})
-	_, err := locker(t, former.Client(t), lock.Config{}).Mutex("a").Lock(t.Context())
-	require.NoError(t, err)
-	held, got := mustLock(t, theirs, "a"), make(chan *lock.Lease, 1)
-	before, after := former.Client(t), present.Client(t)
-	waits := func(on *redis.Client) bool {
-		const channel = "leasewheel_lock__channel:{a}"
-		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
-	}
-	go send(got, func() *lock.Lease { return mustLock(t, mine, "a") })
-	require.Eventually(t, func() bool { return waits(before) }, time.Minute, time.Millisecond)
+	return client
+}
 
-	named.Store(present)
-	require.NoError(t, before.Do(t.Context(), "client", "kill", "type", "normal").Err()) // as go-redis does then
-	require.Eventually(t, func() bool { return waits(after) }, time.Minute, time.Millisecond)
-	require.NoError(t, held.Unlock(t.Context()))
-	require.NoError(t, (<-got).Unlock(t.Context()))
+// awaitWaiter waits until a server has a subscription of a waiter for the mutex "a".
+func awaitWaiter(t *testing.T, on *redis.Client) {
+	t.Helper()
+	const channel = "leasewheel_lock__channel:{a}"
+	require.Eventually(t, func() bool {
+		return on.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	}, time.Minute, time.Millisecond)
 }
