@@ -123,7 +123,7 @@ package redisstore
 // internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, internal/pubsub/random_test.go, subscriber_test.go,
 // cluster_test.go, upgrade_test.go, mute_test.go, failover_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 525, 526, 568, 572, 578.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 503, 525, 526, 568, 572, 578.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
@@ -138,7 +138,7 @@ package redisstore
 // Tests: internal/transport/batch_test.go, internal/transport/clock_test.go, internal/transport/shared_test.go,
 // batcher_test.go, shared_test.go, deadline_test.go, serverclock_test.go, hooks_test.go,
 // lock/internal/panics/panics_test.go.
-// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398, 500, 580.
+// Planted: 08, 53, 56, 90, 92, 93, 94, 95, 96, 351, 372, 398, 500, 504, 580.
 //
 // Renewals on Redis, and requests while a cluster moves a slot: store.go Store.Renew(),
 // internal/transport/renewal.go, internal/lua/renew.lua, internal/lua/fence_life.lua, readwrite.go.
@@ -164,7 +164,7 @@ package redisstore
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.
-// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 542.
+// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 505, 542.
 //
 // Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
 // internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go

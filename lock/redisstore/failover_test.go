@@ -452,6 +452,57 @@ func TestWaitersFollowTheSentinels(t *testing.T) {
 	require.NoError(t, (<-got).Unlock(t.Context()))
 }
 
+// A client as redis.NewFailoverClusterClient makes it, which reads from replicas, subscribes at the master:
+// the scripts there count the subscribers.
+func TestReaderOfReplicasWaitsAtTheMaster(t *testing.T) {
+	t.Parallel()
+	master, replica := startReplicated(t)
+	client := slottedClient(t, true, master, replica)
+	config := lock.Config{TTL: time.Hour, Poll: time.Hour}
+	l, got := locker(t, client, config), make(chan *lock.Lease, 1)
+	held := mustLock(t, locker(t, client, config), "a")
+	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
+	awaitWaiter(t, master.Client(t))
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}
+
+// A client of several servers that are no cluster subscribes at the server of each lock.
+func TestClientOfSeveralServersWaitsAtEach(t *testing.T) {
+	t.Parallel()
+	client := slottedClient(t, false, redistest.Start(t, redistest.Config{TCP: true}), redistest.Start(t, redistest.Config{TCP: true}))
+	config := lock.Config{TTL: time.Hour, Poll: time.Hour}
+	from, to := locker(t, client, config), locker(t, client, config)
+	for _, name := range []string{"a", "b", "c", "d"} { // two of them on each server
+		handsOver(t, name, from, to, func() { awaitEnqueued(t, client, name) })
+	}
+}
+
+// slottedClient returns a client of a cluster that no server knows: of a master and its replicas, or of
+// servers that share the slots evenly.
+func slottedClient(t *testing.T, replicas bool, servers ...*redistest.Server) *redis.ClusterClient {
+	t.Helper()
+	var slots []redis.ClusterSlot
+	for i, server := range servers {
+		node := redis.ClusterNode{Addr: server.Options().Addr}
+		if i > 0 && replicas {
+			slots[0].Nodes = append(slots[0].Nodes, node)
+			continue
+		}
+		slots = append(slots, redis.ClusterSlot{Start: i * 16384 / len(servers), End: (i+1)*16384/len(servers) - 1, Nodes: []redis.ClusterNode{node}})
+	}
+	if replicas {
+		slots[0].End = 16383
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ReadOnly: replicas, ContextTimeoutEnabled: true,
+		DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
+	})
+	t.Cleanup(func() { _ = client.Close() }) // behind the lockers
+	return client
+}
+
 // following returns a client whose connections lead to a server that may change.
 func following(t *testing.T, options redis.Options, server *atomic.Pointer[redistest.Server]) *redis.Client {
 	t.Helper()

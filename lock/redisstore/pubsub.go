@@ -113,7 +113,7 @@ func (s *Store) subscribe(ctx context.Context, publish string, handlers []handle
 // node returns the node of a channel's subscription: in a cluster the master of its slot, with
 // sentinels the present master, whose scripts count the subscribers.
 func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
-	if !s.clustered {
+	if s.cluster == nil {
 		return pubsub.Node{ID: s.dialed.node(), Client: s.client}, nil
 	}
 	master, err := s.transport.Master(ctx, channel.Name)

@@ -394,6 +394,19 @@ func TestSharedRunOfUnknownOutcome(t *testing.T) {
 	}
 }
 
+// Where a shared run is the first that finds a replica, subscriptions of before may be on a former master.
+func TestSharedRunOnAReplicaShowsTheDemotion(t *testing.T) {
+	t.Parallel()
+	refusal := bulk("READONLY You can't write against a read only replica.")
+	atFakeServer(t, func(locks []string) string {
+		return fmt.Sprintf("*%d\r\n", len(locks)) + strings.Repeat(refusal, len(locks))
+	}, func(ctx context.Context, store *redisstore.Store, n int) {
+		_, err := store.Acquire(ctx, mutexOf(fmt.Sprint("lock ", n), n))
+		assert.ErrorIs(t, err, redisstore.ErrReadOnly)
+		assert.NotZero(t, store.Demoted())
+	})
+}
+
 // A server that refuses scripts for several locks, in words of its own, is one to the users of
 // locks as any other.
 func TestSharedRunsRefusedInOtherWords(t *testing.T) {

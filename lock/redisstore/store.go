@@ -196,7 +196,7 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
 	s.clustered = s.cluster != nil && s.cluster.Options().ClusterSlots == nil
 	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
-	if !s.clustered {
+	if s.cluster == nil {
 		s.subscriber.Demoted = s.transport.Demoted
 	}
 	if single, ok := client.(*redis.Client); ok && single.Options().Addr == ofSentinels {

@@ -24,6 +24,7 @@ func TestAServerThatIsTooOldGetsTheVersionNeeded(t *testing.T) {
 		"Redis 6.0 knows fewer arguments":  script + "@user_script:3: @user_script: 3: Wrong number of args calling Redis command From Lua script",
 		"Valkey lacks a command":           "ERR Unknown command called from script script: on @user_script:59.",
 		"Valkey knows fewer arguments":     "ERR Wrong number of args calling command from script script: on @user_script:59.",
+		"Valkey without its module of Lua": "ERR Could not find scripting engine 'lua'",
 		"a compatible server says it bare": "ERR syntax error",
 		"a server hides EVAL":              "ERR unknown command 'eval', with args beginning with: 'secret'",
 	} {

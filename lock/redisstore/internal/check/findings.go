@@ -315,7 +315,7 @@ func compareMasters(all []*examination) {
 	for _, e := range all {
 		if by, differ := e.aheadOf(behind); differ {
 			e.found(driver.SeverityWarning, "clock", fmt.Sprintf("the master's clock is %s that of the master %s", apart(by), behind.node.Address),
-				oneHolder+": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time",
+				oneHolder+": permits, and messages of delay queues, whose slot moves here from there end, or are due, earlier by the difference; other locks keep their time, but not if CLUSTER MIGRATESLOTS moves it",
 				"synchronize the clocks of all servers, by slewing, before a slot is moved")
 		}
 	}

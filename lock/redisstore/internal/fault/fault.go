@@ -209,6 +209,7 @@ func tooOld(text string) bool {
 	return strings.HasPrefix(text, "ERR unknown command") ||
 		strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
 		strings.Contains(text, "Unknown command called from") ||
+		strings.Contains(text, "Could not find scripting engine") || // Valkey, whose Lua is a module
 		strings.Contains(text, "Wrong number of args calling command")
 }
 

@@ -136,7 +136,9 @@ func (t *Transport) settleShared(r *request, reply any, err error) (again []*req
 				m.reply = err
 			}
 			if text, failed := replies[i].(string); failed { // an error inside an array would make go-redis lose its place in the stream, see docs/upstream.md
-				m.reply = fault.Classify(fault.Refusal(text))
+				err := fault.Classify(fault.Refusal(text))
+				t.Doubt(err)
+				m.reply = err
 			}
 		}
 	}
