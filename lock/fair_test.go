@@ -347,6 +347,58 @@ func TestIdleFairWaiterReportsAnOutage(t *testing.T) {
 	})
 }
 
+// A request that keeps places and fails late is an outage for the waiters that are idle since it was
+// sent. A request of another waiter's own was answered meanwhile.
+func TestLateFailureOfPlacesIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan struct{})
+		store := &hangingPlaces{crowded: crowded{faulty{Store: locktest.StartMemory(t).Store(t)}}, sent: make(chan struct{}), fail: fail}
+		m := locker(t, store, lock.Config{}).Fair("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		var ends []chan error
+		for range 2 {
+			end := make(chan error)
+			ends = append(ends, end)
+			go func() {
+				_, err := m.Lock(ctx)
+				end <- err
+			}()
+			synctest.Wait()
+		}
+		<-store.sent
+		asked := store.asked()
+		store.notify[0](driver.Notice{})
+		synctest.Wait()
+		require.Equal(t, asked+1, store.asked())
+		close(fail)
+		synctest.Wait()
+		cancel()
+		answered, idle := <-ends[0], <-ends[1]
+		require.ErrorIs(t, answered, lock.ErrNotAcquired)
+		require.NotErrorIs(t, answered, lock.ErrUnavailable)
+		require.ErrorIs(t, idle, lock.ErrUnavailable)
+	})
+}
+
+// hangingPlaces is a crowded store whose requests that keep places fail once fail is closed.
+type hangingPlaces struct {
+	crowded
+	notify []func(driver.Notice) // of the waiters, in the order of their subscriptions
+	sent   chan struct{}
+	fail   <-chan struct{}
+}
+
+func (h *hangingPlaces) Subscribe(ctx context.Context, hold *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
+	h.notify = append(h.notify, notify)
+	return h.crowded.Subscribe(ctx, hold, notify)
+}
+
+func (h *hangingPlaces) KeepPlaces(context.Context, string, []string, time.Duration) ([]int, error) {
+	close(h.sent)
+	<-h.fail
+	return nil, unavailable{}
+}
+
 // A request for a place whose reply was lost is repeated, and the place stays the first
 // one.
 func TestFairPlaceWhoseReplyWasLost(t *testing.T) {

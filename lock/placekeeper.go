@@ -96,13 +96,20 @@ func (k *placeKeeper) round() {
 	}
 }
 
+// idleWaiter is a waiter that was idle when a round began. It has another element in idle, or
+// none, once it has sent a request since.
+type idleWaiter struct {
+	*waiter
+	element *list.Element
+}
+
 // waiters returns the idle waiters.
-func (k *placeKeeper) waiters() []*waiter {
+func (k *placeKeeper) waiters() []idleWaiter {
 	k.locker.mu.Lock()
 	defer k.locker.mu.Unlock()
-	waiters := make([]*waiter, 0, k.idle.Len())
+	waiters := make([]idleWaiter, 0, k.idle.Len())
 	for e := k.idle.Front(); e != nil; e = e.Next() {
-		waiters = append(waiters, e.Value.(*waiter))
+		waiters = append(waiters, idleWaiter{e.Value.(*waiter), e})
 	}
 	return waiters
 }
@@ -121,7 +128,7 @@ func (k *placeKeeper) arm(next time.Time) bool {
 
 // keep keeps the places of some waiters. Its error is transient. After another one each
 // waiter sends a request of its own, whose error is the waiter's.
-func (k *placeKeeper) keep(waiters []*waiter) error {
+func (k *placeKeeper) keep(waiters []idleWaiter) error {
 	ctx, cancel := k.locker.bound(k.locker.closed, placeTTL)
 	defer cancel()
 	owners := make([]string, len(waiters))
@@ -139,7 +146,9 @@ func (k *placeKeeper) keep(waiters []*waiter) error {
 	}
 	k.locker.mu.Lock()
 	for _, w := range waiters {
-		w.queue.outage.failure = err
+		if w.kept == w.element { // otherwise its own request is the later one
+			w.queue.outage.failure = err
+		}
 	}
 	k.locker.mu.Unlock()
 	for _, i := range ask {
@@ -149,7 +158,7 @@ func (k *placeKeeper) keep(waiters []*waiter) error {
 }
 
 // askAll has waiters send requests of their own.
-func askAll(waiters []*waiter) {
+func askAll(waiters []idleWaiter) {
 	for _, w := range waiters {
 		w.queue.notify(driver.Notice{})
 	}
