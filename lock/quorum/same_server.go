@@ -76,7 +76,8 @@ func (t *serverPairs) doubt(v *votes) {
 	for j := range v.cast {
 		for i := range j {
 			if said := [2]Said{v.cast[i].said, v.cast[j].said}; said == [2]Said{Done, Refused} || said == [2]Said{Refused, Done} {
-				t.unsure[[2]int{i, j}] = t.unsure[[2]int{i, j}]
+				same := t.unsure[[2]int{i, j}]
+				t.unsure[[2]int{i, j}] = same
 			}
 		}
 	}
