@@ -147,6 +147,8 @@ func advice(code string) string {
 		return "run pgstore.Migrate with Config.Schema, or leasewheel-postgres sql"
 	case "42501":
 		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
+	case "53100": // as of "could not access status of transaction 0"
+		return "the disk of the server is full"
 	case "P0002":
 		return "a trigger, a rule or row-level security keeps rows of the schema from being written: drop it"
 	case "25006", "0A000": // no table without a log is read there

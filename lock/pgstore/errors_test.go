@@ -54,6 +54,14 @@ func TestAdviceOnStandbys(t *testing.T) {
 	}
 }
 
+// The text of a server whose disk is full may not mention that.
+func TestAdviceOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	err := pgstore.AnswerOf(&pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "53100", Message: "could not access status of transaction 0"})
+	require.ErrorContains(t, err, "the disk of the server is full")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
 // A statement that the server does not support at all is not repeated without end.
 func TestUnsupportedIsRepeatedAFewTimes(t *testing.T) {
 	t.Parallel()
