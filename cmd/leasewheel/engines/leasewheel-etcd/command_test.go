@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -38,6 +39,7 @@ import (
 func TestMain(m *testing.M) {
 	connect.Register(etcd)
 	patient := func() {
+		connect.ProbeTimeout = commandtest.Patience // all servers that are probed answer, or refuse
 		if os.Getenv(impatient) == "" {
 			connect.RequestTimeout = commandtest.Patience
 		}
@@ -212,6 +214,20 @@ func TestPermanentErrors(t *testing.T) {
 	}
 }
 
+// repeated sends a request until it is answered: a member that stood still ends by itself what it was sent
+// some seconds before.
+func repeated(t *testing.T, send func() error) {
+	t.Helper()
+	var err error
+	for begin := time.Now(); ; {
+		err = send()
+		if failure, known := errors.AsType[rpctypes.EtcdError](err); !known || failure.Code() != codes.Unavailable || time.Since(begin) > commandtest.Patience {
+			break
+		}
+	}
+	require.NoError(t, err)
+}
+
 // A certificate's authority comes from a flag, and so does the password of a user.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
@@ -226,12 +242,21 @@ func TestCredentials(t *testing.T) {
 	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	defer client.Close()
-	_, err = client.UserAdd(t.Context(), "root", commandtest.Secret)
-	require.NoError(t, err)
-	_, err = client.UserGrantRole(t.Context(), "root", "root")
-	require.NoError(t, err)
-	_, err = client.AuthEnable(t.Context())
-	require.NoError(t, err)
+	repeated(t, func() error {
+		_, err := client.UserAdd(t.Context(), "root", commandtest.Secret)
+		if errors.Is(err, rpctypes.ErrUserAlreadyExist) { // an attempt without an answer has done it
+			return nil
+		}
+		return err
+	})
+	repeated(t, func() error {
+		_, err := client.UserGrantRole(t.Context(), "root", "root")
+		return err
+	})
+	repeated(t, func() error {
+		_, err := client.AuthEnable(t.Context())
+		return err
+	})
 	right, wrong := commandtest.PrivateFile(t, commandtest.Secret+"\n"), commandtest.PrivateFile(t, "wrong")
 	for what, c := range map[string]struct {
 		code  int
@@ -244,7 +269,11 @@ func TestCredentials(t *testing.T) {
 		"no password":    {exit.Unavailable, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			p := commandtest.Start(t, []string{"LEASEWHEEL_STORE=" + url}, slices.Concat([]string{"run", "--store-ca", ca}, c.flags, []string{"a", "--", "true"})...)
+			var p *commandtest.Process
+			commandtest.Eventually(t, "answered", func() bool {
+				p = commandtest.Start(t, []string{"LEASEWHEEL_STORE=" + url}, slices.Concat([]string{"run", "--store-ca", ca}, c.flags, []string{"a", "--", "true"})...)
+				return p.Wait() == c.code || !strings.Contains(p.Stderr.String(), rpctypes.ErrTimeout.Error())
+			})
 			assert.Equal(t, c.code, p.Wait())
 			assert.NotContains(t, p.Stderr.String(), commandtest.Secret)
 		})

@@ -32,6 +32,7 @@ import (
 func TestMain(m *testing.M) {
 	connect.Register(postgres)
 	patient := func() {
+		connect.ProbeTimeout = commandtest.Patience // all servers that are probed answer, or refuse
 		if os.Getenv(impatient) == "" {
 			connect.RequestTimeout = commandtest.Patience
 		}
