@@ -119,11 +119,11 @@ package redisstore
 // Tests: token_test.go.
 // Planted: 04, 05, 18, 46, 51, 63.
 //
-// Subscriptions: pubsub.go, sentinel.go, internal/pubsub/subscriber.go, internal/pubsub/conn.go,
-// internal/lua/publish.lua.
+// Subscriptions: pubsub.go, internal/pubsub/subscriber.go, internal/pubsub/conn.go,
+// internal/transport/epoch.go, internal/lua/publish.lua.
 // Tests: internal/pubsub/conn_test.go, internal/pubsub/random_test.go, subscriber_test.go,
 // cluster_test.go, upgrade_test.go, mute_test.go, failover_test.go.
-// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 503, 525, 526, 568, 572, 578.
+// Planted: 03, 09-healthy-connection-is-broken, 57, 206, 208, 218, 260, 265, 271, 272, 355, 373, 394, 408, 503, 525, 526, 564, 568, 572, 578.
 //
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().

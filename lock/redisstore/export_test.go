@@ -32,8 +32,8 @@ func (s *Store) Waiting() int {
 	return queued
 }
 
-// Demoted returns when the server has last refused a request as a replica does.
-func (s *Store) Demoted() time.Time { return s.transport.Demoted() }
+// Epoch returns the number of the present epoch, between two failovers.
+func (s *Store) Epoch() int64 { return s.transport.Epoch() }
 
 // SetUnbounded sets the time limit of a request whose context has none.
 func (s *Store) SetUnbounded(d time.Duration) { s.transport.Unbounded = d }

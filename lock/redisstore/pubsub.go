@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -110,11 +111,11 @@ func (s *Store) subscribe(ctx context.Context, publish string, handlers []handle
 	return s.subscriber.Subscribe(ctx, all, notify)
 }
 
-// node returns the node of a channel's subscription: in a cluster the master of its slot, with
-// sentinels the present master, whose scripts count the subscribers.
+// node returns the node of a channel's subscription: in a cluster the master of its slot, otherwise the
+// master of this epoch, whose scripts count the subscribers.
 func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
 	if s.cluster == nil {
-		return pubsub.Node{ID: s.dialed.node(), Client: s.client}, nil
+		return pubsub.Node{ID: strconv.FormatInt(s.transport.Epoch(), 10), Client: s.client}, nil
 	}
 	master, err := s.transport.Master(ctx, channel.Name)
 	if err != nil {

@@ -142,7 +142,6 @@ type Store struct {
 	owned       bool // Close closes the client too
 	transport   *transport.Transport
 	subscriber  *pubsub.Subscriber
-	dialed      *latestDial            // of a client of sentinels, which keeps it for good
 	clustered   bool                   // by the servers, as far as pub/sub goes
 	publish     atomic.Pointer[string] // see publishing; nil while PubSubOn does not know
 	secrets     secrets
@@ -189,18 +188,15 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, dialed: new(latestDial), config: c, format: &formats[c.Format], secrets: secrets{maphash.MakeSeed()},
+		client: client, config: c, format: &formats[c.Format], secrets: secrets{maphash.MakeSeed()},
 		fenceMillis: max(c.FenceTTL, 0).Milliseconds(), pageTimeout: pageTimeout, recordsTimeout: recordsTimeout, checkLimits: check.DefaultLimits(),
 	}
 	s.cluster, _ = client.(*redis.ClusterClient)
 	s.transport = transport.New(client, c.Replicas, c.ReplicaTimeout)
 	s.clustered = s.cluster != nil && s.cluster.Options().ClusterSlots == nil
 	s.subscriber = pubsub.New(s.node, s.transport.Doubt)
-	if s.cluster == nil {
-		s.subscriber.Demoted = s.transport.Demoted
-	}
 	if single, ok := client.(*redis.Client); ok && single.Options().Addr == ofSentinels {
-		single.AddHook(s.dialed)
+		s.transport.FollowSentinels()
 	}
 	if publish := c.PubSub.publish(s.clustered); publish != publishSharded {
 		s.publish.Store(&publish)

@@ -232,17 +232,17 @@ func TestEndedContextBreaksNoSubscription(t *testing.T) {
 	})
 }
 
-// A subscription connection takes as long as its caller allows, also where two of its checks
-// come before the first answer.
+// A subscription connection takes as long as its caller allows, also where three of its
+// checks come before the first answer.
 func TestSubscribeOverASlowNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, wire := startNetwork(t)
-		wire.set(redistest.Fault{Delay: 2 * time.Second})
+		wire.set(redistest.Fault{Delay: 2900 * time.Millisecond})
 		store := open(t, wire.client(t))
 		var woken atomic.Int32
 		subscribe(t, store, &driver.Hold{Name: "a"}, func(driver.Notice) { woken.Add(1) })
 		require.NoError(t, server.Client(t).Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err())
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		require.EqualValues(t, 1, woken.Load())
 	})

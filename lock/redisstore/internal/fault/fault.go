@@ -207,6 +207,7 @@ var noSentinel = regexp.MustCompile("^unknown command ['`]sentinel")
 func tooOld(text string) bool {
 	text = strings.ReplaceAll(text, " Redis command", " command") // as Valkey has it
 	return strings.HasPrefix(text, "ERR unknown command") ||
+		strings.HasPrefix(strings.ToLower(text), "err unknown subcommand") ||
 		strings.HasSuffix(strings.TrimSpace(text), "syntax error") || // Redis 5 ends it with a space
 		strings.Contains(text, "Unknown command called from") ||
 		strings.Contains(text, "Could not find scripting engine") || // Valkey, whose Lua is a module

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
-// checkEvery is the interval of health checks on a silent conn. An unresponsive conn is
-// closed at the second check.
+// checkEvery is the interval of health checks. A conn that has received nothing since the last one is
+// pinged, and closed if it has not at the next one.
 const checkEvery = 3 * time.Second
 
 // attachWithin is the least time for subscribing to a channel, which includes connecting
@@ -27,8 +26,8 @@ const attachWithin = 2 * time.Second
 // errUnresponsive breaks a conn whose ping goes unanswered.
 var errUnresponsive = errors.New("redisstore: the subscription connection does not respond")
 
-// errDemoted breaks a conn of which the server may be a former master.
-var errDemoted = errors.New("redisstore: another server may be the master")
+// errMoved is the error of channels that have another node by now.
+var errMoved = errors.New("redisstore: another server has the channel")
 
 // errUnwanted breaks a conn with a subscription that no request is for.
 var errUnwanted = errors.New("redisstore: the server confirms a subscription that is not wanted")
@@ -44,22 +43,16 @@ type conn struct {
 	pubsub     *redis.PubSub
 
 	// order has room for one goroutine, which sends on pubsub; see ground rule 3.
-	order    chan struct{}
-	made     time.Time   // or earlier
-	sharded  bool        // the kind of all its subscriptions; constant after the first request
-	received atomic.Bool // something was received since the last check
-	locked   atomic.Bool // pubsub has closed its connection and can no longer be used, see receive
-
-	// begun is closed when there is something to read: a first request was sent, or the
-	// conn is broken.
-	begun chan struct{}
-	begin func()
+	order   chan struct{}
+	sharded bool         // the kind of all its subscriptions; constant after the first request
+	silent  atomic.Int32 // how many checks there were since something was received
+	locked  atomic.Bool  // pubsub has closed its connection and can no longer be used, see receive
 
 	// Guarded by subscriber.mu.
 	channels map[string]*channelState // by channel name
 	requests []*request               // those that the server has not answered in full, in its order
+	begun    bool                     // a first request was sent, and the conn is read; also constant for the sender
 	broken   bool
-	pinged   bool
 	health   *time.Timer
 }
 
@@ -90,13 +83,10 @@ func newConn(s *Subscriber, n Node) *conn {
 	cn := &conn{
 		subscriber: s,
 		node:       n,
-		made:       time.Now(),
 		pubsub:     n.Client.Subscribe(s.ctx), // without channels nothing is sent yet
-		begun:      make(chan struct{}),
 		order:      make(chan struct{}, 1),
 		channels:   make(map[string]*channelState),
 	}
-	cn.begin = sync.OnceFunc(func() { close(cn.begun) })
 	cn.health = time.AfterFunc(s.CheckEvery, cn.check)
 	return cn
 }
@@ -128,6 +118,17 @@ func (cn *conn) add(ctx context.Context, channels []*channel) error {
 	}
 	cn.begin()
 	return nil
+}
+
+// begin begins to read after the first request, unless the conn is broken.
+func (cn *conn) begin() {
+	s := cn.subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !cn.begun && !cn.broken {
+		cn.begun = true
+		s.work.Go(cn.read)
+	}
 }
 
 // register notes that the conn carries channels, and returns them. It fails if the conn is
@@ -240,17 +241,14 @@ func (cn *conn) remove(c *channel) {
 // subscribe subscribes to the channels. The first request makes the connection. The node is asked
 // for its kinds of pub/sub then: it may have been upgraded since there was one.
 func (cn *conn) subscribe(ctx context.Context, channels []*channel) (err error) {
-	select {
-	case <-cn.begun:
+	if cn.begun {
 		by, _ := ctx.Deadline()
 		established, cancel := context.WithDeadline(Offline, by)
 		defer cancel()
 		ctx = established
-	default:
-		if cn.node.Sharded {
-			if cn.sharded, err = HasShards(ctx, cn.node.Client); err != nil {
-				return err
-			}
+	} else if cn.node.Sharded {
+		if cn.sharded, err = HasShards(ctx, cn.node.Client); err != nil {
+			return err
 		}
 	}
 	names := namesOf(channels)
@@ -279,10 +277,9 @@ var Offline = func() context.Context {
 
 // read receives until the conn breaks.
 func (cn *conn) read() {
-	<-cn.begun
 	for {
 		message, err := cn.receive()
-		cn.received.Store(true)
+		cn.silent.Store(0)
 		if _, refusal := errors.AsType[redis.Error](err); refusal && cn.refused(fault.Classify(err)) {
 			continue
 		}
@@ -372,8 +369,8 @@ func (cn *conn) confirm(m *redis.Subscription) bool {
 	return true
 }
 
-// check pings a conn that was made and has received nothing since the last check. It closes a conn
-// without channels, one that left the last ping unanswered, and one of before a demotion.
+// check closes a conn without channels, and breaks one that does not respond, or whose channels have all
+// moved.
 func (cn *conn) check() {
 	s := cn.subscriber
 	s.mu.Lock()
@@ -389,31 +386,13 @@ func (cn *conn) check() {
 		cn.close()
 		return
 	}
-	var begun, unresponsive, ping bool
-	select {
-	case <-cn.begun:
-		begun = true
-		unresponsive = cn.pinged && !cn.received.Load()
-		cn.pinged = !cn.received.Swap(false)
-		ping = cn.pinged
-	default: // the first request has its own time to connect
-	}
+	begun := cn.begun
 	s.mu.Unlock()
-	switch {
-	case unresponsive:
-		cn.breakDown(errUnresponsive)
-		return
-	case begun && cn.outdated():
-		cn.breakDown(errDemoted)
-		return
-	case ping:
-		if err := cn.ping(); err != nil {
+	if begun { // otherwise the first request has its own time to connect
+		if err := cn.examine(); err != nil {
 			cn.breakDown(err)
 			return
 		}
-	}
-	if s.Demoted == nil {
-		cn.relocate()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -422,42 +401,53 @@ func (cn *conn) check() {
 	}
 }
 
-// outdated reports whether cn leads to a former master, if one server has all channels: sentinels have
-// named another one, or requests were refused as by a replica. As long as they are, a new conn would
-// lead there, too.
-func (cn *conn) outdated() bool {
-	s := cn.subscriber
-	if s.Demoted == nil {
-		return false
+// examine pings a conn that has received nothing since the last check, and moves channels. It returns why
+// the conn is to break.
+func (cn *conn) examine() error {
+	switch silent := cn.silent.Add(1); {
+	case silent > 2:
+		return errUnresponsive
+	case silent == 2:
+		if err := cn.ping(); err != nil {
+			return err
+		}
 	}
-	if n, err := s.node(Offline, Channel{}); err == nil && n.ID != cn.node.ID {
-		return true
-	}
-	last := s.Demoted()
-	return last.After(cn.made) && time.Since(last) >= s.CheckEvery
+	return cn.relocate()
 }
 
 // relocate moves the channels that have another node by now, as after a failover. A former master
-// passes messages on, but the scripts of the present one would take the waiters for dead.
-func (cn *conn) relocate() {
+// passes messages on, but the scripts of the present one would take the waiters for dead. It returns
+// an error if those are all channels.
+func (cn *conn) relocate() error {
 	s := cn.subscriber
 	s.mu.Lock()
-	moved := make([]*channel, 0, len(cn.channels))
-	for _, k := range cn.channels {
-		if k.channel != nil && k.channel.confirmed {
-			moved = append(moved, k.channel)
-		}
-	}
+	moved := cn.carried()
 	s.mu.Unlock()
+	all := len(moved)
 	moved = slices.DeleteFunc(moved, func(c *channel) bool {
 		n, err := s.node(Offline, c.Channel)
 		return err != nil || n.ID == cn.node.ID
 	})
+	if len(moved) > 0 && len(moved) == all {
+		return errMoved
+	}
 	slices.SortFunc(moved, func(a, b *channel) int { return cmp.Compare(b.number, a.number) }) // as in Close
 	for _, c := range moved {
 		cn.remove(c)
-		s.lose(cn, nil, c)
+		s.lose(cn, fault.Classify(errMoved), c)
 	}
+	return nil
+}
+
+// carried returns the conn's channels with listeners. The caller holds mu.
+func (cn *conn) carried() []*channel {
+	carried := make([]*channel, 0, len(cn.channels))
+	for _, k := range cn.channels {
+		if k.channel != nil {
+			carried = append(carried, k.channel)
+		}
+	}
+	return carried
 }
 
 // ping sends a ping, unless something else is being sent.
@@ -484,12 +474,7 @@ func (cn *conn) breakDown(err error) {
 	}
 	cn.retire()
 	err = fault.Classify(err)
-	var carried []*channel
-	for _, k := range cn.channels {
-		if k.channel != nil {
-			carried = append(carried, k.channel)
-		}
-	}
+	carried := cn.carried()
 	s.loseNow(cn, err, carried...)
 	s.mu.Unlock()
 	cn.close()
@@ -522,10 +507,7 @@ func (cn *conn) sent() {
 	cn.subscriber.mu.Lock()
 	broken := cn.broken
 	cn.subscriber.mu.Unlock()
-	if broken {
-		if !cn.locked.Load() {
-			_ = cn.pubsub.Close() // it may be closed already
-		}
-		cn.begin()
+	if broken && !cn.locked.Load() {
+		_ = cn.pubsub.Close() // it may be closed already
 	}
 }

@@ -137,7 +137,7 @@ func (s *Subscriber) checkConns() {
 	conns := slices.Collect(maps.Values(s.conns))
 	s.mu.Unlock()
 	for _, cn := range conns {
-		cn.received.Store(true) // since the last check
+		cn.silent.Store(0) // something was received
 		cn.check()
 	}
 }
@@ -621,9 +621,9 @@ func TestChannelsFollowTheirNode(t *testing.T) {
 	delivers(t, former, "stays", notices)
 }
 
-// Once a server was found to be a replica, the address of a client may lead to another one. It does not
-// while the server still refuses requests: a connection is kept then.
-func TestConnectionOfBeforeADemotion(t *testing.T) {
+// Where the address of a client leads to another server, in another epoch, all channels move: the
+// connection to the former one ends.
+func TestConnectionOfAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	former, present := redistest.Start(t, redistest.Config{}).Client(t), redistest.Start(t, redistest.Config{}).Client(t)
 	var behind atomic.Pointer[redis.Client]
@@ -636,26 +636,28 @@ func TestConnectionOfBeforeADemotion(t *testing.T) {
 	}
 	client := redis.NewClient(&options)
 	defer client.Close()
-	s := New(func(context.Context, Channel) (Node, error) { return Node{Client: client}, nil }, func(error) {})
+	var epoch atomic.Pointer[string]
+	epoch.Store(new("0"))
+	s := New(func(context.Context, Channel) (Node, error) { return Node{ID: *epoch.Load(), Client: client}, nil }, func(error) {})
 	defer s.Close()
 	s.CheckEvery = time.Hour
-	var demoted time.Time
-	s.Demoted = func() time.Time { return demoted }
-	notices := listening(t, s, "a")
-	s.checkConns()
+	notices := listening(t, s, "a", "b")
 	behind.Store(present)
 	s.mu.Lock()
-	cn := s.conns[""]
-	cn.made = time.Now().Add(-3 * time.Hour)
+	cn := s.conns["0"]
 	s.mu.Unlock()
-	demoted = time.Now()
-	s.checkConns()
-	s.mu.Lock()
-	assert.False(t, cn.broken, "the server refuses requests")
-	s.mu.Unlock()
-	demoted = demoted.Add(-2 * time.Hour)
-	s.checkConns()
-	awaitSubscribers(t, present, map[string]int64{"a": 1})
+	broken := func() bool {
+		s.checkConns()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return cn.broken
+	}
+	assert.False(t, broken(), "it may be the same server")
+	epoch.Store(new("1"))
+	assert.True(t, broken())
+	awaitSubscribers(t, present, map[string]int64{"a": 1, "b": 1})
+	awaitSubscribers(t, former, map[string]int64{"a": 0, "b": 0})
+	assert.Equal(t, "a or b", (<-notices).Owner)
 	assert.Equal(t, "a or b", (<-notices).Owner)
 	s.checkConns()
 	delivers(t, present, "a", notices)

@@ -36,9 +36,6 @@ type Subscriber struct {
 	node func(context.Context, Channel) (Node, error)
 	// doubt is called with the errors of connections: the channels may be on other nodes now.
 	doubt func(error)
-	// Demoted returns when a server was last found to be a replica; nil for a cluster, whose topology
-	// shows it. A conn of before may lead to a former master.
-	Demoted func() time.Time
 	// CheckEvery is the interval of a conn's checks; tests lengthen it.
 	CheckEvery time.Duration
 	// MoveTimeout bounds the move of a channel of a broken conn; tests lengthen it.
@@ -78,7 +75,7 @@ type Channel struct {
 	Sharded bool
 }
 
-// Node is the node on which a channel is subscribed.
+// Node is the node on which a channel is subscribed. With another ID it may be another server.
 type Node struct {
 	ID      string
 	Sharded bool // if the server has that
@@ -313,7 +310,6 @@ func (s *Subscriber) connTo(n Node) (*conn, error) {
 	if cn == nil {
 		cn = newConn(s, n)
 		s.conns[n.ID] = cn
-		s.work.Go(cn.read)
 	}
 	return cn, nil
 }

@@ -201,12 +201,23 @@ func TestNodesThatDoNotAnswer(t *testing.T) {
 	})
 }
 
-// Only the refusal of a replica is one.
-func TestDemotion(t *testing.T) {
-	t.Parallel()
-	tr := New(nil, 0, 0)
-	tr.Doubt(fault.Classify(fault.Refusal("MISCONF Redis is configured to save RDB snapshots")))
-	require.Zero(t, tr.Demoted())
-	tr.Doubt(fault.Classify(fault.Refusal("READONLY You can't write against a read only replica.")))
-	require.NotZero(t, tr.Demoted())
+// The refusals of a replica end an epoch, once they have ended: an address leads to the replica until then.
+// Other refusals do not.
+func TestEpochs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New(nil, 0, 0)
+		refuse := func(text string) { tr.Doubt(fault.Classify(fault.Refusal(text))) }
+		for epoch := range int64(3) {
+			refuse("MISCONF Redis is configured to save RDB snapshots")
+			time.Sleep(time.Hour)
+			require.Equal(t, epoch, tr.Epoch())
+			for range 10 {
+				refuse("READONLY You can't write against a read only replica.")
+				time.Sleep(calm - 1)
+				require.Equal(t, epoch, tr.Epoch(), "it goes on to refuse")
+			}
+			time.Sleep(time.Nanosecond)
+			require.Equal(t, epoch+1, tr.Epoch())
+		}
+	})
 }

@@ -25,7 +25,7 @@ type nodes struct {
 	known    atomic.Bool // for good: go-redis keeps a topology until it has another
 	searches queries[[]*redis.Client]
 
-	demoted atomic.Pointer[time.Time] // see Demoted
+	epochs epochs
 
 	// Unbounded is the time limit of a request whose context has none; tests lengthen it.
 	Unbounded time.Duration
@@ -183,16 +183,6 @@ func (n *nodes) Doubt(err error) {
 		n.cluster.ReloadState(context.Background())
 	}
 	if errors.Is(err, fault.ErrReadOnly) {
-		now := time.Now()
-		n.demoted.Store(&now)
+		n.epochs.refused()
 	}
-}
-
-// Demoted returns when the server has last refused a request as a replica does; zero if it never has.
-// Behind its address may be another server by now.
-func (n *nodes) Demoted() (at time.Time) {
-	if last := n.demoted.Load(); last != nil {
-		at = *last
-	}
-	return at
 }
