@@ -48,7 +48,8 @@ type Store struct {
 	clock  clock            // of leases
 	now    func() time.Time // of places in queues, and of what blocks readers
 
-	waitTTL time.Duration // waitTTL, unless a test must not depend on it
+	waitTTL     time.Duration // waitTTL, unless a test must not depend on it
+	beginWithin time.Duration // beginWithin; tests shorten it
 
 	ctx     context.Context // ends with the store
 	end     context.CancelCauseFunc
@@ -63,7 +64,7 @@ type Store struct {
 	anew     context.Context    // ends when the cluster has begun anew
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers
-	stream   int               // of the watches that begin
+	stream   *stream           // of the watches that begin
 	watches  map[string]*watch // by the key of a topic
 	peers    map[clientv3.LeaseID]*peer
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
@@ -91,10 +92,10 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
+		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL, beginWithin: beginWithin,
 		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
-		onLoss: make(map[int]func()), grants: make(map[string]time.Time),
+		onLoss: make(map[int]func()), grants: make(map[string]time.Time), stream: newStream(0),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())

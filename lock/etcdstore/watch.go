@@ -18,7 +18,22 @@ const (
 	mostWatchPause = time.Second
 	// streamKey is metadata of watches: the client has a stream for each value.
 	streamKey = "leasewheel-stream"
+	// beginWithin is how long watches may take to begin on a stream that has refused one.
+	beginWithin = 5 * time.Second
 )
+
+// stream is one of the client's for watches. It ends when all of them have.
+type stream struct {
+	number int
+	stuck  context.Context // ends, with the cause, when no watch begins on it any more
+	end    context.CancelCauseFunc
+}
+
+func newStream(number int) *stream {
+	st := &stream{number: number}
+	st.stuck, st.end = context.WithCancelCause(context.Background())
+	return st
+}
 
 // watchOnce watches a key until next returns false, or the watch ends: with its context, with the
 // connection of its member to a leader, as the revision it is at is compacted, or because the
@@ -27,6 +42,10 @@ const (
 // A member judges the watches of a stream by the user's token that the stream began with. That may have
 // ended, or there was none before authentication was enabled, and other watches keep the stream open. So
 // the next watch has another stream after an error.
+//
+// A stream of etcd's client (3.7.3) that refuses two watches at once may end without the second one, whose
+// Watch then returns with its context only. So it is ended, but not at once: the client would keep the
+// stream of a watch that is ended while it begins.
 func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -34,13 +53,16 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 	anew, stream := s.anew, s.stream
 	s.mu.Unlock()
 	defer context.AfterFunc(anew, cancel)()
-	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream))
+	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream.number))
 	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
-	for r := range s.client.Watch(ctx, key, options...) {
+	begun := context.AfterFunc(stream.stuck, cancel)
+	responses := s.client.Watch(ctx, key, options...)
+	if !begun() {
+		return context.Cause(stream.stuck)
+	}
+	for r := range responses {
 		if err := r.Err(); err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.stream = max(s.stream, stream+1)
+			s.refused(stream, err)
 			return err
 		}
 		if !next(r) {
@@ -48,6 +70,16 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 		}
 	}
 	return nil
+}
+
+// refused has the next watches begin on another stream than one that has refused a watch.
+func (s *Store) refused(by *stream, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream == by {
+		s.stream = newStream(by.number + 1)
+		time.AfterFunc(s.beginWithin, func() { by.end(err) })
+	}
 }
 
 // awaitDeletion waits until a key is gone that was there at a revision.
