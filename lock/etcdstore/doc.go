@@ -23,7 +23,7 @@
 // Fencing tokens are the revision of etcd at which the lock was granted, above the time in µs at
 // which the prefix was first used. So they grow although a cluster is made anew, unless the clock of
 // the client that begins the prefix again was set back. A cluster restored from a snapshot repeats
-// revisions: delete the key epoch of each prefix, or restore with --bump-revision. One into which keys were
+// revisions: delete the key epoch of each prefix before clients reach it, or restore with --bump-revision. One into which keys were
 // copied, as by etcdctl make-mirror, has smaller ones: delete it there, too. Copied locks are free. If another
 // program has written to that key, no lock is granted or released until it is deleted.
 //
@@ -87,8 +87,8 @@ package etcdstore
 //
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
-// Tests: store_test.go, late_test.go, death_test.go.
-// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432.
+// Tests: store_test.go, late_test.go, death_test.go, errors_test.go.
+// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.

@@ -3,6 +3,8 @@ package etcdstore
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -22,5 +24,28 @@ func TestRefusals(t *testing.T) {
 		rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCTimeoutDueToLeaderFail, context.DeadlineExceeded, context.Canceled,
 	} {
 		assert.False(t, refused(err), "%v", err)
+	}
+}
+
+// A request that members refuse until its time is over fails with their reason, but as one that may have been
+// applied: the last one had no answer.
+func TestErrorOfARequestThatEveryMemberRefuses(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrNoLeader, rpctypes.ErrGRPCNotSupportedForLearner} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := somewhere(ctx, func() (int, error) {
+				time.Sleep(time.Millisecond)
+				if ctx.Err() != nil {
+					return 0, ctx.Err()
+				}
+				return 0, refusal
+			})
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, rpctypes.ErrorDesc(refusal))
+			assert.False(t, refused(err), "%v", err)
+			assert.True(t, transient(err), "%v", err)
+		})
 	}
 }

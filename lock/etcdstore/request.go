@@ -2,6 +2,8 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,13 +20,19 @@ const (
 	leaderPause = 5 * time.Millisecond
 )
 
-// somewhere sends a request until a member accepts it, see elsewhere.
+// somewhere sends a request until a member accepts it, see elsewhere. The last one may end with its time alone:
+// its error has the text of the refusal before, and not its class, as that request may have been applied.
 func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
-	for {
-		if reply, err = send(); !elsewhere(err) || ctx.Err() != nil {
-			return reply, err
+	for refusal := error(nil); ; backoff.Sleep(ctx, leaderPause) {
+		reply, err = send()
+		switch {
+		case elsewhere(err) && ctx.Err() == nil:
+			refusal = err
+			continue
+		case refusal != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			err = fmt.Errorf("%w, after the members' refusal: %v", err, refusal) //nolint:errorlint // see above
 		}
-		backoff.Sleep(ctx, leaderPause)
+		return reply, err
 	}
 }
 
