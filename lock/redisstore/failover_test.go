@@ -401,28 +401,41 @@ func (f beforeWait) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 // Where an address leads to another master, as after FAILOVER behind a virtual address, connections to
-// the former one go on: waiters are subscribed at the present one, whose releases count them.
+// the former one go on: waiters are subscribed at the present one, whose releases count them. So it is
+// with a client of several servers that are no cluster.
 func TestWaitersFollowAnAddress(t *testing.T) {
 	t.Parallel()
-	master, replica := startReplicated(t)
-	var leadsTo atomic.Pointer[redistest.Server]
-	leadsTo.Store(master)
-	client := following(t, *master.Options(), &leadsTo)
-	config := lock.Config{TTL: time.Hour, Poll: 100 * time.Millisecond}
-	l := locker(t, client, config)
-	held, got := mustLock(t, locker(t, client, config), "a"), make(chan *lock.Lease, 1)
-	former, present := master.Client(t), replica.Client(t)
-	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
-	awaitWaiter(t, former)
-	host, port, _ := strings.Cut(replica.Options().Addr, ":")
-	require.NoError(t, former.Do(t.Context(), "failover", "to", host, port).Err())
-	require.Eventually(t, func() bool {
-		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
-	}, time.Minute, time.Millisecond)
-	leadsTo.Store(replica)
-	awaitWaiter(t, present)
-	require.NoError(t, held.Unlock(t.Context()))
-	require.NoError(t, (<-got).Unlock(t.Context()))
+	for name, several := range map[string]bool{"one server": false, "several servers": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			master, replica := startReplicated(t)
+			var leadsTo atomic.Pointer[redistest.Server]
+			leadsTo.Store(master)
+			single := following(t, *master.Options(), &leadsTo)
+			var client redis.UniversalClient = single
+			if several {
+				client = slottedClient(t, single.Options().Dialer, false, master)
+			}
+			config := lock.Config{TTL: time.Hour, Poll: 100 * time.Millisecond}
+			store := open(t, client)
+			l := lockerOn(t, store, config)
+			held, got := mustLock(t, locker(t, client, config), "a"), make(chan *lock.Lease, 1)
+			former, present := master.Client(t), replica.Client(t)
+			go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
+			awaitWaiter(t, former)
+			host, port, _ := strings.Cut(replica.Options().Addr, ":")
+			require.NoError(t, former.Do(t.Context(), "failover", "to", host, port).Err())
+			require.Eventually(t, func() bool {
+				return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
+			}, time.Minute, time.Millisecond)
+			_, err := store.Acquire(t.Context(), mutexOf("b", 1)) // a client of several repeats a refused request by itself
+			require.ErrorIs(t, err, redisstore.ErrReadOnly)
+			leadsTo.Store(replica)
+			awaitWaiter(t, present)
+			require.NoError(t, held.Unlock(t.Context()))
+			require.NoError(t, (<-got).Unlock(t.Context()))
+		})
+	}
 }
 
 // Sentinels may take a master for dead that goes on, as one that they alone cannot reach. Waiters are
@@ -457,7 +470,7 @@ func TestWaitersFollowTheSentinels(t *testing.T) {
 func TestReaderOfReplicasWaitsAtTheMaster(t *testing.T) {
 	t.Parallel()
 	master, replica := startReplicated(t)
-	client := slottedClient(t, true, master, replica)
+	client := slottedClient(t, nil, true, master, replica)
 	config := lock.Config{TTL: time.Hour, Poll: time.Hour}
 	l, got := locker(t, client, config), make(chan *lock.Lease, 1)
 	held := mustLock(t, locker(t, client, config), "a")
@@ -470,7 +483,7 @@ func TestReaderOfReplicasWaitsAtTheMaster(t *testing.T) {
 // A client of several servers that are no cluster subscribes at the server of each lock.
 func TestClientOfSeveralServersWaitsAtEach(t *testing.T) {
 	t.Parallel()
-	client := slottedClient(t, false, redistest.Start(t, redistest.Config{TCP: true}), redistest.Start(t, redistest.Config{TCP: true}))
+	client := slottedClient(t, nil, false, redistest.Start(t, redistest.Config{TCP: true}), redistest.Start(t, redistest.Config{TCP: true}))
 	config := lock.Config{TTL: time.Hour, Poll: time.Hour}
 	from, to := locker(t, client, config), locker(t, client, config)
 	for _, name := range []string{"a", "b", "c", "d"} { // two of them on each server
@@ -480,7 +493,7 @@ func TestClientOfSeveralServersWaitsAtEach(t *testing.T) {
 
 // slottedClient returns a client of a cluster that no server knows: of a master and its replicas, or of
 // servers that share the slots evenly.
-func slottedClient(t *testing.T, replicas bool, servers ...*redistest.Server) *redis.ClusterClient {
+func slottedClient(t *testing.T, dialer func(context.Context, string, string) (net.Conn, error), replicas bool, servers ...*redistest.Server) *redis.ClusterClient {
 	t.Helper()
 	var slots []redis.ClusterSlot
 	for i, server := range servers {
@@ -495,7 +508,7 @@ func slottedClient(t *testing.T, replicas bool, servers ...*redistest.Server) *r
 		slots[0].End = 16383
 	}
 	client := redis.NewClusterClient(&redis.ClusterOptions{
-		ReadOnly: replicas, ContextTimeoutEnabled: true,
+		Dialer: dialer, ReadOnly: replicas, ContextTimeoutEnabled: true,
 		DialTimeout: answersWithin, ReadTimeout: answersWithin, WriteTimeout: answersWithin, PoolTimeout: answersWithin,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
 	})

