@@ -20,8 +20,7 @@
 //
 // They must be independent of each other: a replica of a node does not count as a node,
 // nor does the same server under another address. A server under several names has one
-// vote, and acquisitions fail with [ErrSameServer] once that has been detected; of an address that leads
-// to another node's server since, once it keeps locks from being granted. For that all
+// vote, and acquisitions fail with [ErrSameServer] once that has been detected. For that all
 // nodes on Redis use the same database number, Prefix and Format. Each may be a server, a
 // sentinel's master or a cluster. Their clocks need not agree, but must run at rates at most 1 % apart.
 //
@@ -109,7 +108,7 @@ package quorum
 //
 // Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go, errors.go.
 // Tests: votes_test.go, faults_test.go, dead_test.go, idle_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go, store_test.go.
-// Planted: 30, 31, 64, 174, 212, 214, 225, 226, 232, 233, 295, 330, 349, 433, 436, 437, 490, 527, 538.
+// Planted: 30, 31, 64, 174, 212, 214, 225, 226, 232, 233, 295, 330, 349, 433, 436, 437, 490, 538.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.

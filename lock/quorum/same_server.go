@@ -22,8 +22,7 @@ import (
 type serverPairs struct {
 	mu sync.Mutex
 	// unsure are the pairs that are not known to be two servers. True: they are one. Guarded by mu.
-	unsure  map[[2]int]bool
-	doubted time.Time // guarded by mu; when doubt has made pairs unsure last
+	unsure map[[2]int]bool
 }
 
 func (t *serverPairs) init(nodes int) {
@@ -59,28 +58,6 @@ func (t *serverPairs) distinct(i, j int) bool {
 	defer t.mu.Unlock()
 	_, unsure := t.unsure[[2]int{min(i, j), max(i, j)}]
 	return !unsure
-}
-
-// doubtEvery is the least pause between two attempts whose pairs are compared although they were two servers.
-const doubtEvery = 5 * time.Second
-
-// doubt makes the pairs of a refusal unsure again, of which one node has granted the lock and the other refused it: an
-// address may lead to another node's server since. Where enough nodes refuse it, there is another owner in any case.
-func (t *serverPairs) doubt(v *votes) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if v.blocked(Refused) || time.Since(t.doubted) < doubtEvery {
-		return
-	}
-	t.doubted = time.Now()
-	for j := range v.cast {
-		for i := range j {
-			if said := [2]Said{v.cast[i].said, v.cast[j].said}; said == [2]Said{Done, Refused} || said == [2]Said{Refused, Done} {
-				same := t.unsure[[2]int{i, j}]
-				t.unsure[[2]int{i, j}] = same
-			}
-		}
-	}
 }
 
 // note records that nodes which have granted the same lock are different servers.
@@ -123,13 +100,9 @@ func (s *Store) verifyServers(a *attempt) {
 }
 
 // verifyServersRefused is verifyServers for an attempt that was not granted, before its
-// holds are released. If two nodes are one server, that is the attempt's error. What was known
-// before counts no more if nodes that did not answer may be all that was missing.
+// holds are released. If two nodes are one server, that is the attempt's error.
 func (s *Store) verifyServersRefused(ctx context.Context, a *attempt) {
-	if a.err != nil || !a.split() {
-		return
-	}
-	if s.pairs.doubt(a.votes); s.pairs.complete() {
+	if a.err != nil || !a.split() || s.pairs.complete() {
 		return
 	}
 	s.compare(ctx, a.by, a)

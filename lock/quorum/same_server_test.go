@@ -187,44 +187,6 @@ func TestTwinThatIsNoneAnyMore(t *testing.T) {
 	})
 }
 
-// Two nodes that become one server, as an address that leads to another one since, are the reason of a refusal,
-// not another owner, once other nodes do not answer.
-func TestServersThatBecomeOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(3)
-		moving := &alias{all[1]}
-		stores[1] = moving
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		released := func(h *driver.Hold) {
-			h.Count = 0
-			_, err := store.Release(t.Context(), h)
-			require.NoError(t, err)
-			pass(time.Minute)
-		}
-		h := hold("me:1")
-		granted(t, store, h)
-		released(h)
-		all[2].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-		all[1].give("a", "other:1", time.Hour)
-		answer, err := store.Acquire(t.Context(), hold("me:2"))
-		require.NoError(t, err)
-		require.Equal(t, driver.Refused, answer.Verdict, "there is another owner")
-		pass(time.Minute)
-
-		moving.booth = all[0]
-		_, err = store.Acquire(t.Context(), hold("me:3"))
-		require.ErrorIs(t, err, quorum.ErrSameServer)
-		require.ErrorContains(t, err, "nodes 0 and 1")
-		pass(time.Minute)
-		moving.booth = all[1]
-		all[1].give("a", "other:1", time.Nanosecond)
-		pass(time.Minute)
-		h = hold("me:4")
-		granted(t, store, h)
-		released(h)
-	})
-}
-
 // slow is a store whose acquisitions take a while to arrive.
 type slow struct{ *alias }
 
