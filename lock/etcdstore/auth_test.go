@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -136,18 +137,57 @@ func (w *stuckWatcher) Watch(ctx context.Context, key string, options ...clientv
 		return w.Watcher.Watch(ctx, key, options...)
 	}
 	responses := make(chan clientv3.WatchResponse, 1)
-	defer close(responses)
 	switch w.begun.Add(1) {
 	case 1:
-		<-w.second
-		responses <- clientv3.WatchResponse{Canceled: true, CancelReason: rpctypes.ErrPermissionDenied.Error()}
+		go func() {
+			defer close(responses)
+			<-w.second
+			responses <- clientv3.WatchResponse{Canceled: true, CancelReason: rpctypes.ErrPermissionDenied.Error()}
+		}()
+		return responses
 	case 2:
 		close(w.second)
 		fallthrough
 	default:
 		<-ctx.Done()
 	}
+	close(responses)
 	return responses
+}
+
+// Watches begin on a stream one by one: etcd's client is stuck if it refuses two at once.
+func TestWatchesBeginOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := clientv3.NewCtxClient(t.Context())
+		w := &slowWatcher{begun: make(chan struct{})}
+		client.Watcher = w
+		s, err := New(client, Config{})
+		require.NoError(t, err)
+		for range 2 {
+			go s.watchOnce(t.Context(), "key", 0, nil) //nolint:errcheck // it ends without one
+		}
+		for n := int32(1); n <= 2; n++ {
+			synctest.Wait()
+			require.Equal(t, n, w.watches.Load(), "watches that began")
+			w.begun <- struct{}{}
+		}
+	})
+}
+
+// slowWatcher is a client whose watches take until they are let begin, and end then.
+type slowWatcher struct {
+	clientv3.Watcher
+	watches atomic.Int32
+	begun   chan struct{}
+}
+
+func (w *slowWatcher) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	w.watches.Add(1)
+	<-w.begun
+	ended := make(chan clientv3.WatchResponse)
+	close(ended)
+	return ended
 }
 
 // A user with the rights that the documentation names may do everything.

@@ -153,12 +153,13 @@ func eventually(t testing.TB, what string, is func() bool) {
 type attempt struct {
 	t    *testing.T
 	most time.Duration
-	last time.Time // of the check before, or the beginning
+	last time.Time     // of the check before, or the beginning
+	took time.Duration // the longest between two checks
 	late bool
 }
 
 // inTime attempts a test whose leases end by themselves, until the machine held up no attempt: what is
-// checked must hold if no more time than most has passed since the check before.
+// checked must hold if no more time than most has passed between two checks until then.
 func inTime(t *testing.T, most time.Duration, try func(a *attempt)) {
 	t.Helper()
 	for begin := time.Now(); ; {
@@ -173,13 +174,22 @@ func inTime(t *testing.T, most time.Duration, try func(a *attempt)) {
 // holds checks a condition. It returns false if the machine may be why it does not hold.
 func (a *attempt) holds(condition bool, what string) bool {
 	a.t.Helper()
-	took := time.Since(a.last)
+	a.took = max(a.took, time.Since(a.last)) // a lease that has ended may not have been checked at once
 	if a.last = time.Now(); condition {
 		return true
 	}
-	require.Greater(a.t, took, a.most, what)
+	require.Greater(a.t, a.took, a.most, what)
 	a.late = true
 	return false
+}
+
+// An attempt that was held up does not judge what it checks later, either.
+func TestAttemptThatWasHeldUp(t *testing.T) {
+	t.Parallel()
+	a := &attempt{t: t, most: time.Hour, last: time.Now().Add(-2 * time.Hour)}
+	require.True(t, a.holds(true, "what had not ended yet"))
+	require.False(t, a.holds(false, "what has ended since"))
+	require.True(t, a.late)
 }
 
 // free reports whether a mutex called a is free.

@@ -25,12 +25,13 @@ const (
 // stream is one of the client's for watches. It ends when all of them have.
 type stream struct {
 	number int
+	turn   chan struct{}   // has an element while a watch begins on it
 	stuck  context.Context // ends, with the cause, when no watch begins on it any more
 	end    context.CancelCauseFunc
 }
 
 func newStream(number int) *stream {
-	st := &stream{number: number}
+	st := &stream{number: number, turn: make(chan struct{}, 1)}
 	st.stuck, st.end = context.WithCancelCause(context.Background())
 	return st
 }
@@ -44,8 +45,9 @@ func newStream(number int) *stream {
 // the next watch has another stream after an error.
 //
 // A stream of etcd's client (3.7.3) that refuses two watches at once may end without the second one, whose
-// Watch then returns with its context only. So it is ended, but not at once: the client would keep the
-// stream of a watch that is ended while it begins.
+// Watch then returns with its context only, and the client's Close never. So watches begin one by one, as the
+// client sends them. One that is ended meanwhile leaves its turn early, so a stream may still be stuck: its
+// watches are ended, but not at once, as the client would keep the stream of a watch that is ended while it begins.
 func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -56,7 +58,14 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream.number))
 	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
 	begun := context.AfterFunc(stream.stuck, cancel)
-	responses := s.client.Watch(ctx, key, options...)
+	select {
+	case stream.turn <- struct{}{}:
+	case <-ctx.Done():
+		begun()
+		return context.Cause(stream.stuck)
+	}
+	responses := s.client.Watch(ctx, key, options...) // a refused one returns when its stream has counted it out
+	<-stream.turn
 	if !begun() {
 		return context.Cause(stream.stuck)
 	}
