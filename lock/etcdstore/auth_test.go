@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/renewal"
@@ -108,51 +107,6 @@ func TestSubscribeWithoutARight(t *testing.T) {
 	cancel()
 	err = <-failed
 	require.ErrorContains(t, err, "permission denied")
-}
-
-// A stream of etcd's client that refuses two watches at once may end without the second one, which begins
-// on another stream then, as those that come to it later.
-func TestStreamThatIsStuck(t *testing.T) {
-	t.Parallel()
-	client := startCluster(t, single, nil).dial(t)
-	client.Watcher = &stuckWatcher{Watcher: client.Watcher, second: make(chan struct{})}
-	s := openOn(t, client, "orders")
-	s.beginWithin = time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), limit/2) // planted bugs have a minute in all
-	defer cancel()
-	sub, err := s.Subscribe(ctx, request("client:1", 10*time.Minute), func(driver.Notice) {})
-	require.NoError(t, err)
-	sub.Close()
-}
-
-// stuckWatcher is a client whose first stream refuses a watch while a second one begins, which gets no answer.
-type stuckWatcher struct {
-	clientv3.Watcher
-	begun  atomic.Int32
-	second chan struct{} // closed once there is a second watch
-}
-
-func (w *stuckWatcher) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
-	if sent, _ := metadata.FromOutgoingContext(ctx); sent.Get(streamKey)[0] != "0" {
-		return w.Watcher.Watch(ctx, key, options...)
-	}
-	responses := make(chan clientv3.WatchResponse, 1)
-	switch w.begun.Add(1) {
-	case 1:
-		go func() {
-			defer close(responses)
-			<-w.second
-			responses <- clientv3.WatchResponse{Canceled: true, CancelReason: rpctypes.ErrPermissionDenied.Error()}
-		}()
-		return responses
-	case 2:
-		close(w.second)
-		fallthrough
-	default:
-		<-ctx.Done()
-	}
-	close(responses)
-	return responses
 }
 
 // Watches begin on a stream one by one: etcd's client is stuck if it refuses two at once.

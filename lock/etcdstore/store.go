@@ -48,8 +48,7 @@ type Store struct {
 	clock  clock            // of leases
 	now    func() time.Time // of places in queues, and of what blocks readers
 
-	waitTTL     time.Duration // waitTTL, unless a test must not depend on it
-	beginWithin time.Duration // beginWithin; tests shorten it
+	waitTTL time.Duration // waitTTL, unless a test must not depend on it
 
 	ctx     context.Context // ends with the store
 	end     context.CancelCauseFunc
@@ -92,7 +91,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL, beginWithin: beginWithin,
+		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
 		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 		onLoss: make(map[int]func()), grants: make(map[string]time.Time), stream: newStream(0),

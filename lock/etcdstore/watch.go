@@ -18,22 +18,16 @@ const (
 	mostWatchPause = time.Second
 	// streamKey is metadata of watches: the client has a stream for each value.
 	streamKey = "leasewheel-stream"
-	// beginWithin is how long watches may take to begin on a stream that has refused one.
-	beginWithin = 5 * time.Second
 )
 
 // stream is one of the client's for watches. It ends when all of them have.
 type stream struct {
 	number int
-	turn   chan struct{}   // has an element while a watch begins on it
-	stuck  context.Context // ends, with the cause, when no watch begins on it any more
-	end    context.CancelCauseFunc
+	turn   chan struct{} // has an element while a watch begins on it
 }
 
 func newStream(number int) *stream {
-	st := &stream{number: number, turn: make(chan struct{}, 1)}
-	st.stuck, st.end = context.WithCancelCause(context.Background())
-	return st
+	return &stream{number: number, turn: make(chan struct{}, 1)}
 }
 
 // watchOnce watches a key until next returns false, or the watch ends: with its context, with the
@@ -46,8 +40,7 @@ func newStream(number int) *stream {
 //
 // A stream of etcd's client (3.7.3) that refuses two watches at once may end without the second one, whose
 // Watch then returns with its context only, and the client's Close never. So watches begin one by one, as the
-// client sends them. One that is ended meanwhile leaves its turn early, so a stream may still be stuck: its
-// watches are ended, but not at once, as the client would keep the stream of a watch that is ended while it begins.
+// client sends them.
 func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -57,21 +50,16 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 	defer context.AfterFunc(anew, cancel)()
 	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream.number))
 	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
-	begun := context.AfterFunc(stream.stuck, cancel)
 	select {
 	case stream.turn <- struct{}{}:
 	case <-ctx.Done():
-		begun()
-		return context.Cause(stream.stuck)
+		return nil
 	}
 	responses := s.client.Watch(ctx, key, options...) // a refused one returns when its stream has counted it out
 	<-stream.turn
-	if !begun() {
-		return context.Cause(stream.stuck)
-	}
 	for r := range responses {
 		if err := r.Err(); err != nil {
-			s.refused(stream, err)
+			s.leave(stream)
 			return err
 		}
 		if !next(r) {
@@ -81,13 +69,12 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 	return nil
 }
 
-// refused has the next watches begin on another stream than one that has refused a watch.
-func (s *Store) refused(by *stream, err error) {
+// leave has the next watches begin on another stream.
+func (s *Store) leave(of *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream == by {
-		s.stream = newStream(by.number + 1)
-		time.AfterFunc(s.beginWithin, func() { by.end(err) })
+	if s.stream == of {
+		s.stream = newStream(of.number + 1)
 	}
 }
 
