@@ -468,6 +468,29 @@ func TestListWithoutOneMaster(t *testing.T) {
 	assert.Equal(t, kept, told)
 }
 
+// A list of a cluster has each lock once, although each of its masters is read in several pages.
+func TestListOfManyPagesInACluster(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, sharedCluster(t))
+	const count = 6000
+	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for n := range count {
+			p.HSet(t.Context(), fmt.Sprint("pages:", n), java+":1", 1)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	names := make(map[string]int)
+	for info, err := range open(t, client).List(t.Context(), "pages:", every) {
+		require.NoError(t, err)
+		names[info.Name]++
+	}
+	assert.Len(t, names, count)
+	for name, times := range names {
+		assert.Equal(t, 1, times, name)
+	}
+}
+
 // countLocks returns how many locks are listed, errors notwithstanding.
 func countLocks(l *lock.Locker) (told int, errs error) {
 	for _, err := range l.List(context.Background(), "*") {

@@ -25,7 +25,7 @@ const calm = 3 * time.Second
 
 // Epoch returns the number of the present epoch. Connections of an earlier one may lead to a former master.
 func (n *nodes) Epoch() int64 {
-	e := &n.epochs
+	e := n.epochs
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.refusedAt.IsZero() && time.Since(e.refusedAt) >= calm {
@@ -35,7 +35,7 @@ func (n *nodes) Epoch() int64 {
 }
 
 // FollowSentinels adds a hook to the client, which stays.
-func (n *nodes) FollowSentinels() { n.single.AddHook(&n.epochs) }
+func (n *nodes) FollowSentinels() { n.single.AddHook(n.epochs) }
 
 // refused records a refusal as by a replica.
 func (e *epochs) refused() {

@@ -25,7 +25,7 @@ type nodes struct {
 	known    atomic.Bool // for good: go-redis keeps a topology until it has another
 	searches queries[[]*redis.Client]
 
-	epochs epochs
+	epochs *epochs // of its own, as the hook of a client that may outlive the Transport
 
 	// Unbounded is the time limit of a request whose context has none; tests lengthen it.
 	Unbounded time.Duration

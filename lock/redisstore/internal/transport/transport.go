@@ -26,7 +26,7 @@ type Transport struct {
 
 // New returns a transport whose grants wait for that many replicas, for so long at most.
 func New(client redis.UniversalClient, replicas int, replicaTimeout time.Duration) *Transport {
-	t := &Transport{nodes: nodes{client: client, Unbounded: unboundedRequest}, replicas: replicas, replicaTimeout: replicaTimeout}
+	t := &Transport{nodes: nodes{client: client, epochs: new(epochs), Unbounded: unboundedRequest}, replicas: replicas, replicaTimeout: replicaTimeout}
 	t.single, _ = client.(*redis.Client)
 	t.cluster, _ = client.(*redis.ClusterClient)
 	return t
