@@ -136,9 +136,12 @@ type slowWatcher struct {
 	begun   chan struct{}
 }
 
-func (w *slowWatcher) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
 	w.watches.Add(1)
-	<-w.begun
+	select {
+	case <-w.begun:
+	case <-ctx.Done(): // the test has failed
+	}
 	ended := make(chan clientv3.WatchResponse)
 	close(ended)
 	return ended
