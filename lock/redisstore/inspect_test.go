@@ -372,13 +372,7 @@ func TestListWhileKeysChange(t *testing.T) {
 	admin, client := server.Client(t), server.Client(t)
 	i := &inspected{t, admin, open(t, client)}
 	const count = 3000
-	_, err := admin.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for n := range count {
-			p.HSet(t.Context(), fmt.Sprint("lock:", n), java+":1", 1)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	writeLocks(t, admin, "lock:", count)
 	pages := 0
 	client.AddHook(scanHook{found: func(keys []string) []string {
 		pages++
@@ -397,6 +391,18 @@ func TestListWhileKeysChange(t *testing.T) {
 	assert.NotContains(t, names, "lock:1")
 	assert.NotContains(t, names, "lock:2")
 	assert.Greater(t, pages, 2)
+}
+
+// writeLocks writes locks of Redisson's, named by a prefix and a number.
+func writeLocks(t *testing.T, client redis.UniversalClient, prefix string, count int) {
+	t.Helper()
+	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for n := range count {
+			p.HSet(t.Context(), fmt.Sprint(prefix, n), java+":1", 1)
+		}
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 // The list omits names that no lock of ours can have, and no others.
@@ -473,13 +479,7 @@ func TestListOfManyPagesInACluster(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, sharedCluster(t))
 	const count = 6000
-	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for n := range count {
-			p.HSet(t.Context(), fmt.Sprint("pages:", n), java+":1", 1)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	writeLocks(t, client, "pages:", count)
 	names := make(map[string]int)
 	for info, err := range open(t, client).List(t.Context(), "pages:", every) {
 		require.NoError(t, err)

@@ -246,25 +246,28 @@ func excerptAll(words []string) string {
 	return excerptOf(strings.Join(slices.Compact(words), " "), 1000)
 }
 
-// tryMessages sends a message by a channel of a mutex. The user may use its other channels.
+// tryMessages subscribes to the channels of a mutex and publishes to one of them.
 func (e *examination) tryMessages(ctx context.Context, u *Use) {
-	command, err := e.exchange(ctx, u.Channels[0])
-	refused, ok := errors.AsType[redis.Error](err)
-	switch {
-	case err == nil:
-	case ok:
-		var r refusals
-		r.add(command, "", u.Channels[0], refused)
-		e.reportRefusals(u, &r)
-	default:
-		e.found(driver.SeverityError, "pubsub", excerpt(err.Error()), acquired+": a waiter is not woken by the release, and asks again every 5 s only",
-			"connect without a proxy, or through one that passes pub/sub on")
+	promise := acquired + ": a waiter is not woken by the release, and asks again every 5 s only"
+	for i, channel := range u.Channels {
+		command, err := e.exchange(ctx, channel, i == 0)
+		if err == nil {
+			continue
+		}
+		if refused, ok := errors.AsType[redis.Error](err); ok {
+			var r refusals
+			r.add(command, "", channel, refused)
+			e.reportRefusals(u, &r)
+			return
+		}
+		e.found(driver.SeverityError, "pubsub", excerpt(err.Error()), promise, "connect without a proxy, or through one that passes pub/sub on")
+		return
 	}
 }
 
-// exchange subscribes to a channel, publishes a message to it, and unsubscribes. It returns which
-// command failed.
-func (e *examination) exchange(ctx context.Context, channel string) (command string, err error) {
+// exchange subscribes to a channel, publishes a message to it if send is set, and
+// unsubscribes. It returns which command failed.
+func (e *examination) exchange(ctx context.Context, channel string, send bool) (command string, err error) {
 	pubsub := e.node.Client.Subscribe(ctx)
 	defer pubsub.Close()
 	prefix, subscribe, unsubscribe, publish := "", pubsub.Subscribe, pubsub.Unsubscribe, e.node.Client.Publish
@@ -283,12 +286,14 @@ func (e *examination) exchange(ctx context.Context, channel string) (command str
 	if err := confirmed(subscribe(ctx, channel)); err != nil {
 		return prefix + "subscribe", err
 	}
-	if err := publish(ctx, channel, "check").Err(); err != nil {
-		return prefix + "publish", fmt.Errorf("a message is not published: %w", err)
-	}
-	reply, err := pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
-	if message, ok := reply.(*redis.Message); err != nil || !ok || message.Channel != channel {
-		return "", errors.New("a published message was not delivered to its subscriber") // for whatever reason
+	if send {
+		if err := publish(ctx, channel, "check").Err(); err != nil {
+			return prefix + "publish", fmt.Errorf("a message is not published: %w", err)
+		}
+		reply, err := pubsub.ReceiveTimeout(ctx, e.subject.Limits.Message)
+		if message, ok := reply.(*redis.Message); err != nil || !ok || message.Channel != channel {
+			return "", errors.New("a published message was not delivered to its subscriber") // for whatever reason
+		}
 	}
 	return prefix + "unsubscribe", confirmed(unsubscribe(ctx, channel))
 }
