@@ -29,11 +29,11 @@ func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 		if n.Queue() {
 			t.Error("cancelled among the arrivals, it is to be named")
 		}
-		if a := n.Arm(20); !a.Held || a.Pending || a.Queue || a.Earlier {
+		if a := n.Arm(20); !a.Held() || a.Pending() || a.Queue() || a.Earlier() {
 			t.Errorf("armed again for later: %+v", a)
 		}
 	}
-	if a := n.Arm(5); a.Queue || !a.Earlier || !a.Pending {
+	if a := n.Arm(5); a.Queue() || !a.Earlier() || !a.Pending() {
 		t.Errorf("armed for earlier: %+v", a)
 	}
 	if got := entered(in); len(got) != 1 || got[0] != n {
@@ -41,7 +41,7 @@ func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 	}
 
 	// With the worker: a later tick needs no notice, an earlier one and a cancel do.
-	if a := n.Arm(30); a.Queue || a.Earlier {
+	if a := n.Arm(30); a.Queue() || a.Earlier() {
 		t.Errorf("moved to later: %+v", a)
 	}
 	n.Disarm()
@@ -51,7 +51,7 @@ func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 	if by := in.Name(n); by != Never {
 		t.Errorf("cancelled, it is due at %d", by)
 	}
-	if a := n.Arm(40); a.Queue || a.Pending {
+	if a := n.Arm(40); a.Queue() || a.Pending() {
 		t.Errorf("armed again before the worker has looked: %+v", a)
 	}
 	if got := entered(in); len(got) != 1 || in.Earliest() != Never {
@@ -64,7 +64,7 @@ func TestAdoptedNodeIsNamedOnce(t *testing.T) {
 	if !n.Release() || n.Queue() {
 		t.Error("it is not let go")
 	}
-	if a := n.Arm(50); a.Held {
+	if a := n.Arm(50); a.Held() {
 		t.Error("a node that was let go is armed where nothing finds it")
 	}
 	if scheduled, _ := in.Counts(); scheduled != 1 {
@@ -80,7 +80,7 @@ func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 	n.Bind(adopted)
 	in.Enter(n, 10)
 	entered(in)
-	if a := n.Arm(5); !a.Queue {
+	if a := n.Arm(5); !a.Queue() {
 		t.Fatal("moved to earlier, it is not to be named")
 	}
 	in.Name(n)
@@ -90,7 +90,7 @@ func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 	if won, _ := n.Claim(5); won {
 		t.Fatal("it is claimed twice")
 	}
-	if a := n.Arm(9); !a.Held || a.Queue {
+	if a := n.Arm(9); !a.Held() || a.Queue() {
 		t.Errorf("armed by its task: %+v", a)
 	}
 	if !slices.Contains(slices.Collect(in.Arrivals), n) {
@@ -102,7 +102,7 @@ func TestExpiredNodeThatIsNamedStaysHeld(t *testing.T) {
 	if won, holds := n.Claim(9); !won || holds {
 		t.Fatalf("due, it is claimed: %v; the worker keeps it: %v", won, holds)
 	}
-	if a := n.Arm(10); a.Held {
+	if a := n.Arm(10); a.Held() {
 		t.Error("expired, it is held")
 	}
 }
@@ -123,7 +123,7 @@ func TestReleasedNodeThatIsNamedStaysHeld(t *testing.T) {
 	if n.Release() {
 		t.Error("named, it is let go")
 	}
-	if a := n.Arm(20); !a.Held || a.Queue {
+	if a := n.Arm(20); !a.Held() || a.Queue() {
 		t.Errorf("armed again before the worker has looked: %+v", a)
 	}
 	if !slices.Contains(slices.Collect(in.Arrivals), n) {

@@ -25,21 +25,26 @@ const (
 
 func (w word) has(flags word) bool { return w&flags != 0 }
 
-// Armed is the result of [Entry.Arm].
-type Armed struct {
-	// Held is false if the engine does not hold the entry. Then Arm has done nothing, and
-	// the entry has to be admitted, see [Entry.Admit].
-	Held bool
-	// Closed is true if a cancel was final, or the engine has stopped. Then Arm has done
-	// nothing, and never will.
-	Closed bool
-	// Pending reports whether the entry was pending before.
-	Pending bool
-	// Queue reports whether the caller has to put the entry into an inbox.
-	Queue bool
-	// Earlier reports whether the engine has to look by the new tick.
-	Earlier bool
-}
+// Armed is the result of [Entry.Arm]: the entry's word before and after. Two words are
+// returned in registers; a struct of these five conditions is not.
+type Armed struct{ before, after word }
+
+// Held is false if the engine does not hold the entry. Then Arm has done nothing, and the
+// entry has to be admitted, see [Entry.Admit].
+func (a Armed) Held() bool { return a.after != 0 }
+
+// Closed is true if a cancel was final, or the engine has stopped. Then Arm has done
+// nothing, and never will.
+func (a Armed) Closed() bool { return a.before.has(closed) }
+
+// Pending reports whether the entry was pending before.
+func (a Armed) Pending() bool { return a.before.phase() == pending }
+
+// Queue reports whether the caller has to put the entry into an inbox.
+func (a Armed) Queue() bool { return a.after.has(queued) && !a.before.has(queued) }
+
+// Earlier reports whether the engine has to look by the new tick.
+func (a Armed) Earlier() bool { return !a.before.has(busy) && a.after.tick() < a.before.tick() }
 
 // Admit arms an adopted entry that the engine does not hold, and marks it as queued. It
 // returns false if another goroutine was faster.
@@ -59,24 +64,20 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 	for {
 		w := word(e.word.Load())
 		if w.has(closed) {
-			return Armed{Closed: true}
+			return Armed{before: w}
 		}
-		a := Armed{Held: true, Pending: w.phase() == pending}
-		if !w.has(held) || onlyPending && !a.Pending {
+		wasPending := w.phase() == pending
+		if !w.has(held) || onlyPending && !wasPending {
 			return Armed{}
 		}
 		next := w.withTick(tick).withPhase(pending) &^ reserving
-		if !w.has(busy) {
-			a.Earlier = tick < w.tick()
-			// While the entry was not pending, the worker may have passed it without
-			// regard to its deadline.
-			if !w.has(queued) && (a.Earlier || !a.Pending) {
-				a.Queue = true
-				next |= queued
-			}
+		// While the entry was not pending, the worker may have passed it without regard to its
+		// deadline.
+		if !w.has(busy|queued) && (!wasPending || tick < w.tick()) {
+			next |= queued
 		}
 		if e.swap(w, next) {
-			return a
+			return Armed{w, next}
 		}
 	}
 }

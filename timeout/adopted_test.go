@@ -31,7 +31,7 @@ func TestArmedAfterItWasTakenOut(t *testing.T) {
 			t.Errorf("%v, it is taken out: %v, at tick %d", before, ok, tick)
 		}
 		after := e.Timeout().State()
-		if a := e.Arm(20); a != (timeout.Armed{Closed: true}) || e.Admit(20) || e.Timeout().State() != after {
+		if a := e.Arm(20); a.Held() || !a.Closed() || e.Admit(20) || e.Timeout().State() != after {
 			t.Errorf("%v before, it is armed again: %+v; it is %v", before, a, e.Timeout().State())
 		}
 		if before != timeout.Pending && after != before {
@@ -50,7 +50,7 @@ func TestReleasedDuringItsRunStaysHeld(t *testing.T) {
 	if _, won, begun := e.Disarm(); !won || !begun || e.Release() {
 		t.Fatalf("cancelled: %v, during a run: %v; or the worker lets it go", won, begun)
 	}
-	if a := e.Arm(30); !a.Held || a.Queue || e.Admit(30) {
+	if a := e.Arm(30); !a.Held() || a.Queue() || e.Admit(30) {
 		t.Errorf("armed during the run: %+v; or admitted beside it", a)
 	}
 	if !e.Ran(true) || e.Release() {
@@ -79,7 +79,7 @@ func TestHandedOutOnce(t *testing.T) {
 // An entry that an inbox names already is not named a second time at the end of its run.
 func TestRunOfANamedEntry(t *testing.T) {
 	e := held(t)
-	if a := e.Arm(5); !a.Queue || !e.Hand(5) || !e.Run(5, 20) {
+	if a := e.Arm(5); !a.Queue() || !e.Hand(5) || !e.Run(5, 20) {
 		t.Fatalf("armed for an earlier tick: %+v; or its run has not begun", a)
 	}
 	if e.Ran(true) {

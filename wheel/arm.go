@@ -54,10 +54,10 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 	}
 	for {
 		// A pending timer has its place already.
-		if a := n.ArmPending(tick); a.Held {
+		if a := n.ArmPending(tick); a.Held() {
 			s.armed(n, tick, a)
 			return true, nil
-		} else if a.Closed {
+		} else if a.Closed() {
 			return false, ErrStopped
 		}
 		if n.Reserve() {
@@ -77,10 +77,10 @@ func (w *Wheel) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 
 func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err error) {
 	for {
-		if a := n.Arm(tick); a.Held {
+		if a := n.Arm(tick); a.Held() {
 			s.armed(n, tick, a)
-			return a.Pending, nil
-		} else if a.Closed {
+			return a.Pending(), nil
+		} else if a.Closed() {
 			return false, ErrStopped
 		}
 		by, entered, ok := s.inbox.Enter(n, tick)
@@ -96,13 +96,13 @@ func (s *shard) arm(n *bucket.Node, tick timeout.Tick) (wasPending bool, err err
 
 // armed follows up on a timer that was armed while it was held.
 func (s *shard) armed(n *bucket.Node, tick timeout.Tick, a timeout.Armed) {
-	if !a.Pending {
+	if !a.Pending() {
 		s.inbox.Rearmed()
 	}
 	switch {
-	case a.Queue:
+	case a.Queue():
 		s.wheel.named(s.inbox.Name(n))
-	case a.Earlier:
+	case a.Earlier():
 		s.wheel.need(tick)
 	}
 }

@@ -68,7 +68,7 @@ func TestEarlierDeadlineDuringAnArm(t *testing.T) {
 		resume := w.pauseWorker()
 		s, tick := w.shard(), w.ticks.after(time.Hour)
 		interrupted := timer.node.Arm(tick)
-		check(t, interrupted.Queue, "the worker has yet to link the timer: %+v", interrupted)
+		check(t, interrupted.Queue(), "the worker has yet to link the timer: %+v", interrupted)
 		Must(timer.Arm(20 * ms))
 		resume()
 		pass(10 * ms)
@@ -88,7 +88,7 @@ func TestCancelledDuringAnArm(t *testing.T) {
 		pass(5 * ms)
 		tick := w.ticks.after(30 * time.Minute)
 		interrupted := timer.node.Arm(tick)
-		check(t, interrupted.Queue && timer.Cancel(), "it is not pending, or the worker need not look: %+v", interrupted)
+		check(t, interrupted.Queue() && timer.Cancel(), "it is not pending, or the worker need not look: %+v", interrupted)
 		pass(5 * ms)
 		w.shard().armed(&timer.node, tick, interrupted)
 		pass(ms)
@@ -170,7 +170,7 @@ func TestStopReturnsWhatIsNotNamedYet(t *testing.T) {
 			w.shard().inbox.Disarmed()
 			return won && timer.node.Queue()
 		},
-		"armed": func(w *Wheel, timer *Timer) bool { return timer.node.Arm(w.ticks.now() - 1).Queue },
+		"armed": func(w *Wheel, timer *Timer) bool { return timer.node.Arm(w.ticks.now() - 1).Queue() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			asleep(t, func(t *testing.T, w *Wheel, timer *Timer, ran *atomic.Bool) {
