@@ -634,3 +634,19 @@ func TestFairHandle(t *testing.T) {
 	_, err = l.Fair("a{b").Lock(t.Context())
 	require.ErrorAs(t, err, new(*lock.NameError))
 }
+
+// The error of a free lock whose queue has others, such as a thread of Redisson that was killed, does
+// not name a holder alone.
+func TestErrorOfAFreeFairLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		l, client := locker(t, server.Store(t), lock.Config{}), server.Client(t)
+		const killed = "9b2d6c1e-3f0a-4c57-8a56-0c9d5d1e7f42:31"
+		timeout := redis.Z{Member: killed, Score: float64(time.Now().Add(5 * time.Minute).UnixMilli())}
+		require.NoError(t, client.RPush(t.Context(), "redisson_lock_queue:{a}", killed).Err())
+		require.NoError(t, client.ZAdd(t.Context(), "redisson_lock_timeout:{a}", timeout).Err())
+		_, err := l.Fair("a").TryLock(t.Context())
+		require.EqualError(t, err, `lock: "a" not acquired: held by another owner, or others wait for it`)
+	})
+}

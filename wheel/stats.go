@@ -106,6 +106,6 @@ func (w *Wheel) held() {
 	}
 	w.counters.overruns.Add(1)
 	w.warnings.overrun.warn(w.warnings.log,
-		"wheel: tasks held the worker for longer than a tick; they must not block, or run on an Executor",
+		"wheel: tasks, or the Executor as it took them, held the worker for longer than a tick; tasks that block need an Executor",
 		"held", now-began, "tick", w.Tick())
 }

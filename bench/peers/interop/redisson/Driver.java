@@ -357,11 +357,24 @@ public final class Driver {
                 Class<?> mode = Class.forName("org.redisson.config.ShardedSubscriptionMode");
                 invoke(server, "setShardedSubscriptionMode", new Class<?>[] {mode}, mode.getMethod("valueOf", String.class).invoke(null, value));
                 return;
+            case "user": // which has no password
+                login(config, server, "setUsername", value);
+                login(config, server, "setPassword", "none");
+                return;
             case "prefix":
                 prefix(config, server, value);
                 return;
         }
         throw new IllegalArgumentException("no option " + option);
+    }
+
+    /** Redisson 4 has users in Config, before they were a server's. */
+    static void login(Config config, Object server, String method, String value) throws Exception {
+        try {
+            invoke(config, method, new Class<?>[] {String.class}, value);
+        } catch (NoSuchMethodException e) {
+            invoke(server, method, new Class<?>[] {String.class}, value);
+        }
     }
 
     /** A NameMapper that adds a prefix. Redisson 4 has it in Config, before it was a server's. */
