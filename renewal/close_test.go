@@ -74,6 +74,13 @@ func TestAbandonRenewsNothing(t *testing.T) {
 // The requests that Abandon cancels are no failures of the store: a lease whose time is over before
 // Abandon comes to it has expired.
 func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
+	for name, fault := range map[string]node{"Mute": {mute: true}, "Deaf": {deaf: true, before: time.Minute}} {
+		t.Run(name, func(t *testing.T) { abandonOf(t, fault) })
+	}
+}
+
+// abandonOf abandons leases whose requests end with their context, or later.
+func abandonOf(t *testing.T, fault node) {
 	inBubble(t, Config{}, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
@@ -83,7 +90,7 @@ func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
 			b.grant(Spec{Key: fmt.Sprint(i), Context: slow})
 		}
 		time.Sleep(11 * time.Second) // all are due
-		b.node("", func(n *node) { n.mute = true })
+		b.node("", func(n *node) { *n = fault })
 		open()
 		synctest.Wait()
 		require.Positive(b, b.dog.Stats().InFlight)

@@ -279,7 +279,7 @@ func (l *Lease) ruled() *rules {
 // Beat is the heartbeat that [Spec.Heartbeat] requires. It does nothing for a lease
 // without one, or one that has ended.
 func (l *Lease) Beat() {
-	if r := l.rules.Load(); r != nil && r.heartbeat > 0 {
+	if r := l.rules.Load(); r != nil {
 		r.beat.Store(int64(l.watchdog.clock.awake()))
 	}
 }
