@@ -214,6 +214,22 @@ func TestCloseAgainAfterItsContext(t *testing.T) {
 	})
 }
 
+// A watchdog leaves nothing on a wheel that it shares.
+func TestCloseLeavesNothingOnTheWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(wheel.Config{})
+		require.NoError(t, err)
+		s := newStore()
+		dog, err := New(s, Config{Wheel: w})
+		require.NoError(t, err)
+		b := &bench{t, s, dog}
+		b.grantMany(3, "k", atOnce)
+		b.close()
+		require.Zero(t, w.Stats().Pending)
+		require.Empty(t, w.Stop())
+	})
+}
+
 // stubborn is a store whose alarm is stopped by a function of the test's.
 type stubborn struct {
 	*store

@@ -388,8 +388,7 @@ func (l *Lease) checksAlive() bool {
 // not been renewed because of it. The caller holds mu.
 func (l *Lease) aliveHangs() bool {
 	r := l.rules.Load()
-	return r != nil && r.asked != never && l.trusted() &&
-		r.asked.add(interval(l.span)) <= instant(l.until.Load())
+	return r != nil && l.trusted() && r.asked.add(interval(l.span)) <= instant(l.until.Load())
 }
 
 // why returns the error behind a loss by cause. The caller holds mu.
