@@ -176,29 +176,38 @@ func TestCloseWaitsForReports(t *testing.T) {
 	})
 }
 
-// Close waits for a report that the dispatcher begins while Close waits for the dispatcher.
-func TestCloseWaitsForTheReportOfAJump(t *testing.T) {
-	var reported chan struct{}
-	o := &Observer{Jump: func(Jump) { <-reported }}
-	inClocks(t, Config{Observer: o}, func(b *bench, k *clocks) {
-		reported = make(chan struct{})
+// lastPanic is a store whose Group panics once it may.
+type lastPanic struct {
+	*store
+	may chan struct{}
+}
+
+func (l lastPanic) Group(string, any) string {
+	<-l.may
+	panic("the last")
+}
+
+// Close waits for a message that the dispatcher begins to log while Close waits for the dispatcher.
+func TestCloseWaitsForTheLastMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, logged := lastPanic{newStore(), make(chan struct{})}, make(chan struct{})
+		dog, err := New(s, Config{Logger: slog.New(failingHandler{slog.DiscardHandler, func() { <-logged }})})
+		require.NoError(t, err)
+		b := &bench{t, s.store, dog}
 		b.grant(Spec{Key: "k"})
-		open := b.shut()
-		k.sleep(time.Second)
-		b.dog.kick()
-		synctest.Wait() // the dispatcher is in Group, before it reports the jump
+		time.Sleep(20 * time.Second) // the dispatcher is in Group
 		closed := make(chan error, 1)
-		go func() { closed <- b.dog.Close(context.Background()) }()
+		go func() { closed <- dog.Close(context.Background()) }()
 		synctest.Wait()
-		open()
+		close(s.may)
 		synctest.Wait()
 		select {
 		case err := <-closed:
-			b.Errorf("Close returned %v during the report of a jump", err)
-			close(reported)
+			t.Errorf("Close returned %v while a message was logged", err)
+			close(logged)
 		default:
-			close(reported)
-			require.NoError(b, <-closed)
+			close(logged)
+			require.NoError(t, <-closed)
 		}
 	})
 }
