@@ -173,7 +173,7 @@ func (w *Watchdog) queue(l *Lease, name string) {
 	l.phase, l.lane = queued, n
 	w.stats.Queued++
 	at := instant(l.until.Load())
-	if n != &g.first {
+	if n == &g.alone {
 		at = l.due
 	}
 	n.push(queueEntry{at, l})

@@ -70,8 +70,8 @@
 // together as the square root of [Config.BatchSize], and then alone. So a lease that spoils
 // its requests, whether they hang, fail or are answered in part, is in two with others and
 // alone in the third. With a TTL of at least twenty ticks of the wheel there is time for
-// these three, and its neighbours are renewed. If several leases do so, each that was not
-// answered is sent before any of them is again.
+// these three, and its neighbours are renewed. If several leases do so, each that is
+// alone is sent before any of them is again.
 //
 // # Guarantees and limits
 //

@@ -240,9 +240,9 @@ func (h *hanging) Renew(ctx context.Context, items []Item) {
 	<-ctx.Done()
 }
 
-// In a group that answers, leases that spoil their requests cost no others theirs: each that was not
-// answered is sent before any is again, and those that are alone several at a time. The store is to
-// blame for the loss of the bad ones.
+// In a group that answers, leases that spoil their requests cost no others theirs: of those that are
+// alone each is sent before any is again, several at a time. The store is to blame for the loss of
+// the bad ones.
 func TestSeveralLeasesCostNoNeighbour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const leases, bad = 500, 20
