@@ -264,6 +264,20 @@ func TestUnlockBehindARenewalTakesOneRequestTimeout(t *testing.T) {
 	}
 }
 
+// A renewal in flight is awaited before the release: one that arrived later could restore the lease.
+func TestReleaseFollowsTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 300 * time.Millisecond
+		renewing := make(chan struct{}, 1)
+		l := locker(t, &slowToRenew{Store: locktest.StartMemory(t).Store(t), renewing: renewing, takes: takes}, lock.Config{TTL: time.Minute})
+		lease := mustLock(t, l.Mutex("a"))
+		<-renewing
+		begin := time.Now()
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Equal(t, takes, time.Since(begin))
+	})
+}
+
 // No renewal is sent during a release, however long the release takes.
 func TestNoRenewalDuringTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

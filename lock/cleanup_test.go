@@ -224,6 +224,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 1, log.count("too many holds wait to be released"))
+		require.Equal(t, 10_000, l.Stats().Unreleased)
 	})
 }
 

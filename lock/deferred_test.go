@@ -706,10 +706,10 @@ func TestSlotOfAFunctionThatHasReturned(t *testing.T) {
 				for _, name := range []string{"a", "b", "c", "d"} {
 					all = append(all, deferOn(t, l, name, func(context.Context) error {
 						most.Store(max(most.Load(), running.Add(1)))
+						time.Sleep(time.Second)
 						if name == "b" {
 							unlock(t, held)
 						}
-						time.Sleep(time.Second)
 						running.Add(-1)
 						return nil
 					}))
@@ -721,6 +721,36 @@ func TestSlotOfAFunctionThatHasReturned(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A function has its slot again when its wait is over: no other one begins before it has ended.
+func TestSlotAfterAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.New(t, lock.Config{MaxRunning: 1})
+		held := lockNow(t, l.Mutex("held"))
+		first := deferOn(t, l, "first", func(ctx context.Context) error {
+			lease, err := l.Mutex("held").Lock(ctx)
+			if assert.NoError(t, err) {
+				unlock(t, lease)
+			}
+			time.Sleep(time.Minute)
+			return nil
+		})
+		synctest.Wait()
+		meanwhile := deferOn(t, l, "meanwhile", func(context.Context) error { return nil })
+		require.NoError(t, isOver(t, meanwhile))
+		unlock(t, held)
+		synctest.Wait()
+		next := deferOn(t, l, "next", func(context.Context) error {
+			select {
+			case <-first.Done():
+			default:
+				t.Error("it began beside the first")
+			}
+			return nil
+		})
+		require.NoError(t, next.Wait(t.Context()))
+	})
 }
 
 // At most MaxRunning functions run, and no further lock is requested before a slot is

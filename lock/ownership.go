@@ -155,7 +155,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 		return nil, err
 	case g.Verdict != driver.Granted && o.held():
 		return nil, o.lost()
-	case g.Verdict != driver.Granted || !o.add(): // an Unlock did not wait for this request
+	case !o.add(): // an Unlock did not wait for this request
 		return nil, fmt.Errorf("%w: %q was unlocked meanwhile", ErrReleased, o.name())
 	}
 	return &Lease{holding: o}, nil

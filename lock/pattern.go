@@ -21,12 +21,12 @@ type pattern struct {
 var patternPart = regexp.MustCompile(`(?s)\\.|\[(\\.|[^]\\])*\]|.`)
 
 func parsePattern(text string) (*pattern, error) {
+	if len(text) > driver.MaxName {
+		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", driver.MaxName)}
+	}
 	p := &pattern{prefix: text, exact: true}
 	if i := strings.IndexAny(text, `*?[\`); i >= 0 {
 		p.prefix, p.exact = text[:i], false
-	}
-	if len(text) > driver.MaxName {
-		return nil, &NameError{Name: text, Pattern: true, Reason: fmt.Sprintf("too long; accepted are up to %d bytes", driver.MaxName)}
 	}
 	if _, err := path.Match(text, ""); err != nil {
 		return nil, &NameError{Name: text, Pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}

@@ -1,6 +1,7 @@
 package renewal
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,5 +105,25 @@ func TestAlarmBeforePass(t *testing.T) {
 		defer b.close()
 		require.NoError(t, err)
 		b.atAlarm(next, time.Now())
+	})
+}
+
+// An alarm comes while the holder's liveness function runs: it is not called a second time beside
+// that, and the lease is in one request at a time.
+func TestAlarmWhileAliveRuns(t *testing.T) {
+	inAlarm(t, func(b *bench, a *alarming) {
+		var calls atomic.Int64
+		returns := make(chan bool)
+		l := b.grant(Spec{Key: "k", TTL: time.Hour, Alive: func() bool { return calls.Add(1) > 0 && !<-returns }})
+		for calls.Load() == 0 {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		a.lost()
+		synctest.Wait()
+		n := calls.Load()
+		close(returns) // also for a second call
+		require.EqualValues(b, 1, n)
+		b.stop(l)
 	})
 }

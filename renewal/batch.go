@@ -60,7 +60,8 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 			continue
 		}
 		// A request for less than what is left may shorten the lease though its reply is lost.
-		if until := min(t.until, now.add(w.validity(l.ttl))); until < t.until || until <= now {
+		old := instant(l.until.Load())
+		if until := min(old, now.add(w.validity(l.ttl))); until < old || until <= now {
 			l.until.Store(int64(until))
 			if w.judge(l, now) {
 				go l.notify()
@@ -94,12 +95,9 @@ func (w *Watchdog) fill(n *lane, now instant) *batch {
 // send sends b and the batches linked to it, each in a goroutine of its own. The caller
 // holds mu.
 func (w *Watchdog) send(b *batch) {
-	for b != nil {
-		next := b.next
-		b.next = nil
+	for ; b != nil; b = b.next {
 		w.running++
 		go w.sendAll(b)
-		b = next
 	}
 }
 

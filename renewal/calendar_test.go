@@ -173,9 +173,9 @@ func TestLaneModel(t *testing.T) {
 					if !x.live() {
 						continue
 					}
-					least := slices.MinFunc(queue, func(a, b queueEntry) int { return int(a.until - b.until) })
-					if x.until != least.until {
-						t.Fatalf("popped %d before %d", x.until, least.until)
+					least := slices.MinFunc(queue, func(a, b queueEntry) int { return int(a.at - b.at) })
+					if x.at != least.at {
+						t.Fatalf("popped %d before %d", x.at, least.at)
 					}
 					queue = slices.DeleteFunc(queue, func(y queueEntry) bool { return y.lease == x.lease })
 					x.lease.unlink()

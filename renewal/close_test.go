@@ -74,6 +74,13 @@ func TestAbandonRenewsNothing(t *testing.T) {
 // The requests that Abandon cancels are no failures of the store: a lease whose time is over before
 // Abandon comes to it has expired.
 func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
+	for name, fault := range map[string]node{"Mute": {mute: true}, "Deaf": {deaf: true, before: time.Minute}} {
+		t.Run(name, func(t *testing.T) { abandonOf(t, fault) })
+	}
+}
+
+// abandonOf abandons leases whose requests end with their context, or later.
+func abandonOf(t *testing.T, fault node) {
 	inBubble(t, Config{}, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
@@ -83,7 +90,7 @@ func TestAbandonIsNoFailureOfTheStore(t *testing.T) {
 			b.grant(Spec{Key: fmt.Sprint(i), Context: slow})
 		}
 		time.Sleep(11 * time.Second) // all are due
-		b.node("", func(n *node) { n.mute = true })
+		b.node("", func(n *node) { *n = fault })
 		open()
 		synctest.Wait()
 		require.Positive(b, b.dog.Stats().InFlight)
@@ -169,29 +176,38 @@ func TestCloseWaitsForReports(t *testing.T) {
 	})
 }
 
-// Close waits for a report that the dispatcher begins while Close waits for the dispatcher.
-func TestCloseWaitsForTheReportOfAJump(t *testing.T) {
-	var reported chan struct{}
-	o := &Observer{Jump: func(Jump) { <-reported }}
-	inClocks(t, Config{Observer: o}, func(b *bench, k *clocks) {
-		reported = make(chan struct{})
+// lastPanic is a store whose Group panics once it may.
+type lastPanic struct {
+	*store
+	may chan struct{}
+}
+
+func (l lastPanic) Group(string, any) string {
+	<-l.may
+	panic("the last")
+}
+
+// Close waits for a message that the dispatcher begins to log while Close waits for the dispatcher.
+func TestCloseWaitsForTheLastMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, logged := lastPanic{newStore(), make(chan struct{})}, make(chan struct{})
+		dog, err := New(s, Config{Logger: slog.New(failingHandler{slog.DiscardHandler, func() { <-logged }})})
+		require.NoError(t, err)
+		b := &bench{t, s.store, dog}
 		b.grant(Spec{Key: "k"})
-		open := b.shut()
-		k.sleep(time.Second)
-		b.dog.kick()
-		synctest.Wait() // the dispatcher is in Group, before it reports the jump
+		time.Sleep(20 * time.Second) // the dispatcher is in Group
 		closed := make(chan error, 1)
-		go func() { closed <- b.dog.Close(context.Background()) }()
+		go func() { closed <- dog.Close(context.Background()) }()
 		synctest.Wait()
-		open()
+		close(s.may)
 		synctest.Wait()
 		select {
 		case err := <-closed:
-			b.Errorf("Close returned %v during the report of a jump", err)
-			close(reported)
+			t.Errorf("Close returned %v while a message was logged", err)
+			close(logged)
 		default:
-			close(reported)
-			require.NoError(b, <-closed)
+			close(logged)
+			require.NoError(t, <-closed)
 		}
 	})
 }
@@ -204,6 +220,22 @@ func TestCloseAgainAfterItsContext(t *testing.T) {
 		for range 100 {
 			require.NoError(b, b.dog.Close(within(0)))
 		}
+	})
+}
+
+// A watchdog leaves nothing on a wheel that it shares.
+func TestCloseLeavesNothingOnTheWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := wheel.New(wheel.Config{})
+		require.NoError(t, err)
+		s := newStore()
+		dog, err := New(s, Config{Wheel: w})
+		require.NoError(t, err)
+		b := &bench{t, s, dog}
+		b.grantMany(3, "k", atOnce)
+		b.close()
+		require.Zero(t, w.Stats().Pending)
+		require.Empty(t, w.Stop())
 	})
 }
 

@@ -172,7 +172,11 @@ func (w *Watchdog) queue(l *Lease, name string) {
 	n := g.lane(l)
 	l.phase, l.lane = queued, n
 	w.stats.Queued++
-	n.push(queueEntry{instant(l.until.Load()), l})
+	at := instant(l.until.Load())
+	if n == &g.alone {
+		at = l.due
+	}
+	n.push(queueEntry{at, l})
 	if !n.ready {
 		n.ready = true
 		w.ready = append(w.ready, n)

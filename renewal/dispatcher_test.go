@@ -118,7 +118,11 @@ func TestSilentGroupIsProbed(t *testing.T) {
 		b.node("", func(n *node) { n.refuse = errRefused })
 		b.take()
 		time.Sleep(15 * time.Second)
-		require.Less(b, len(b.take()), 100)
+		probes := b.take()
+		require.Less(b, len(probes), 100)
+		for _, probe := range probes[len(probes)/2:] {
+			require.Equal(b, 1, size(probe), "they get smaller")
+		}
 		require.Greater(b, b.dog.Stats().Queued, 2000)
 		require.Equal(b, 1, b.dog.Stats().Silent)
 		b.node("", func(n *node) { n.refuse = nil; n.before = time.Millisecond })
@@ -129,6 +133,17 @@ func TestSilentGroupIsProbed(t *testing.T) {
 		require.Less(b, len(b.take()), 100)
 		time.Sleep(time.Minute)
 		require.Less(b, len(b.take()), 220, "they share requests again")
+	})
+}
+
+// A store that refuses each request at once is to blame for the loss of all leases, also of those
+// that were in few of its probes.
+func TestRefusedLeasesAreUnreachable(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		b.node("", func(n *node) { n.refuse = errRefused })
+		for _, l := range b.grantMany(500, "k", atOnce) {
+			require.ErrorIs(b, b.lost(l, Unreachable), errRefused)
+		}
 	})
 }
 

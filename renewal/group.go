@@ -55,8 +55,8 @@ func (g *group) silent() bool {
 // lane is a queue of leases that share requests.
 type lane struct {
 	group *group
-	// queue is a heap: the lease that is nearest to its until is first. It may contain
-	// ended leases, until they are popped or pruned.
+	// queue is a heap: the lease that is nearest to its until is first, and of those that are alone
+	// the one that was due first. It may contain ended leases, until they are popped or pruned.
 	queue []queueEntry
 	// ready is set while the lane is in Watchdog.ready.
 	ready    bool
@@ -99,10 +99,11 @@ func (n *lane) failedSince(since instant) *fault {
 	return n.fault
 }
 
-// queueEntry is a lease in a queue. until is the lease's; it cannot move while the lease
-// is queued.
+// queueEntry is a lease in a queue. at is its until, which cannot move while it is queued. In the
+// lane of those that are alone it is when the lease was due: each is sent before any is again, so
+// that those which spoil their requests do not keep the others from theirs.
 type queueEntry struct {
-	until instant
+	at    instant
 	lease *Lease
 }
 
@@ -119,7 +120,7 @@ func (n *lane) push(t queueEntry) {
 	q, i := n.queue, len(n.queue)-1
 	for i > 0 {
 		parent := (i - 1) / heapArity
-		if q[parent].until <= t.until {
+		if q[parent].at <= t.at {
 			break
 		}
 		q[i] = q[parent]
@@ -128,17 +129,17 @@ func (n *lane) push(t queueEntry) {
 	q[i] = t
 }
 
-// pop removes the lease that is nearest to its until.
+// pop removes the first lease.
 func (n *lane) pop() queueEntry {
 	q := n.queue
-	nearest, last := q[0], q[len(q)-1]
+	first, last := q[0], q[len(q)-1]
 	q[len(q)-1] = queueEntry{}
 	q = q[:len(q)-1]
 	n.queue = q
 	if len(q) > 0 {
 		sink(q, 0, last)
 	}
-	return nearest
+	return first
 }
 
 // sink places t at or below i, where the heap's order requires it.
@@ -150,11 +151,11 @@ func sink(q []queueEntry, i int, t queueEntry) {
 		}
 		end := min(child+heapArity, len(q))
 		for c := child + 1; c < end; c++ {
-			if q[c].until < q[child].until {
+			if q[c].at < q[child].at {
 				child = c
 			}
 		}
-		if t.until <= q[child].until {
+		if t.at <= q[child].at {
 			break
 		}
 		q[i] = q[child]

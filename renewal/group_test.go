@@ -14,17 +14,17 @@ func TestLaneIsInOrder(t *testing.T) {
 	var n lane
 	var waiting []instant // sorted
 	pop := func() {
-		if until := n.pop().until; until != waiting[0] {
+		if until := n.pop().at; until != waiting[0] {
 			t.Fatalf("got %v before %v, of %d", until, waiting[0], len(waiting))
 		}
 		waiting = waiting[1:]
 	}
 	for range 100 {
 		push := func() { // the more wait, the earlier: new ones are soon first
-			e := queueEntry{until: instant(1e6 - len(waiting)*1000 + rand.IntN(1000)), lease: &Lease{phase: queued, place: new(list)}}
+			e := queueEntry{at: instant(1e6 - len(waiting)*1000 + rand.IntN(1000)), lease: &Lease{phase: queued, place: new(list)}}
 			n.push(e)
-			at, _ := slices.BinarySearch(waiting, e.until)
-			waiting = slices.Insert(waiting, at, e.until)
+			at, _ := slices.BinarySearch(waiting, e.at)
+			waiting = slices.Insert(waiting, at, e.at)
 		}
 		for range 100 + rand.IntN(900) {
 			push()
@@ -37,7 +37,7 @@ func TestLaneIsInOrder(t *testing.T) {
 			e := n.queue[rand.IntN(len(n.queue))]
 			e.lease.phase = collected
 			n.prune()
-			at, _ := slices.BinarySearch(waiting, e.until)
+			at, _ := slices.BinarySearch(waiting, e.at)
 			waiting = slices.Delete(waiting, at, at+1)
 		}
 		for len(waiting) > 0 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -210,5 +211,65 @@ func TestHangingProbeCostsNoShorterLease(t *testing.T) {
 		short := b.grant(Spec{Key: "short", TTL: 2 * time.Second})
 		time.Sleep(time.Minute)
 		require.NoError(b, short.Err())
+	})
+}
+
+// hanging is a store whose requests with a bad lease hang until they are given up.
+type hanging struct {
+	mu           sync.Mutex
+	single, most int // requests with a bad lease alone: those in flight, and the most at once
+}
+
+func (h *hanging) Group(string, any) string { return "" }
+
+func (h *hanging) Renew(ctx context.Context, items []Item) {
+	if !slices.ContainsFunc(items, func(i Item) bool { return strings.HasPrefix(i.Key, "bad") }) {
+		renewAll(items)
+		return
+	}
+	count := func(by int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.single += by
+		h.most = max(h.most, h.single)
+	}
+	if len(items) == 1 {
+		count(1)
+		defer count(-1)
+	}
+	<-ctx.Done()
+}
+
+// In a group that answers, leases that spoil their requests cost no others theirs: of those that are
+// alone each is sent before any is again, several at a time. The store is to blame for the loss of
+// the bad ones.
+func TestSeveralLeasesCostNoNeighbour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leases, bad = 500, 20
+		h, g := &hanging{}, newGroup("", DefaultBatchSize)
+		dog, err := New(h, Config{})
+		require.NoError(t, err)
+		dog.mu.Lock()
+		dog.groups[""] = g
+		dog.mu.Unlock()
+		for i := range leases {
+			name := "good"
+			if i%(leases/bad) == 0 {
+				name = "bad"
+			}
+			_, err := dog.Watch(Spec{Key: fmt.Sprint(name, i), TTL: 30 * time.Second, Granted: time.Now()})
+			require.NoError(t, err)
+		}
+		for range 90 {
+			time.Sleep(time.Second) // less than a request has
+			dog.mu.Lock()
+			g.lastAnswer = dog.clock.now() // to another lease
+			dog.mu.Unlock()
+		}
+		stats := dog.Stats()
+		require.NoError(t, dog.Close(context.Background()))
+		require.Equal(t, leases-bad, stats.Held)
+		require.EqualValues(t, bad, stats.Lost[Unreachable])
+		require.GreaterOrEqual(t, h.most, repeatedParallel)
 	})
 }

@@ -279,7 +279,7 @@ func (l *Lease) ruled() *rules {
 // Beat is the heartbeat that [Spec.Heartbeat] requires. It does nothing for a lease
 // without one, or one that has ended.
 func (l *Lease) Beat() {
-	if r := l.rules.Load(); r != nil && r.heartbeat > 0 {
+	if r := l.rules.Load(); r != nil {
 		r.beat.Store(int64(l.watchdog.clock.awake()))
 	}
 }
@@ -388,8 +388,7 @@ func (l *Lease) checksAlive() bool {
 // not been renewed because of it. The caller holds mu.
 func (l *Lease) aliveHangs() bool {
 	r := l.rules.Load()
-	return r != nil && r.asked != never && l.trusted() &&
-		r.asked.add(interval(l.span)) <= instant(l.until.Load())
+	return r != nil && l.trusted() && r.asked.add(interval(l.span)) <= instant(l.until.Load())
 }
 
 // why returns the error behind a loss by cause. The caller holds mu.

@@ -212,11 +212,18 @@ func TestContextMadeAfterTheEnd(t *testing.T) {
 		released := b.grant(Spec{Key: "a"})
 		b.stop(released)
 		require.ErrorIs(b, context.Cause(released.Context()), ErrReleased)
-		lost := b.grant(Spec{Key: "b", Fixed: true})
-		time.Sleep(time.Minute)
-		require.ErrorIs(b, context.Cause(lost.Context()), ErrLost)
-		require.NotErrorIs(b, lost.Err(), ErrReleased)
-		<-lost.Lost()
+		select {
+		case <-released.Lost():
+			b.Fatal("a lease that was stopped is not lost")
+		default:
+		}
+		for _, s := range []Spec{{Key: "b", Fixed: true}, {Key: "c", MaxHold: time.Second}} { // without and with rules
+			lost := b.grant(s)
+			time.Sleep(time.Minute)
+			<-lost.Lost()
+			require.ErrorIs(b, context.Cause(lost.Context()), ErrLost)
+			require.NotErrorIs(b, lost.Err(), ErrReleased)
+		}
 	})
 }
 
@@ -233,6 +240,7 @@ func TestWatchRefuses(t *testing.T) {
 			"no TTL":             {Spec{Granted: now}, "TTL 0s"},
 			"TTL of two ticks":   {Spec{Granted: now, TTL: 2 * tick}, "TTL 20ms"},
 			"TTL of ages":        {Spec{Granted: now, TTL: 1 << 62}, "TTL 1281023h53m38.427387904s"},
+			"First of ages":      {Spec{Granted: now, TTL: time.Minute, First: 1 << 62}, "First 1281023h53m38.427387904s"},
 			"never granted":      {Spec{TTL: time.Minute}, "has no Granted"},
 			"granted tomorrow":   {Spec{TTL: time.Minute, Granted: now.Add(24 * time.Hour)}, "in the future"},
 			"negative MaxHold":   {Spec{TTL: time.Minute, Granted: now, MaxHold: -1}, "MaxHold"},

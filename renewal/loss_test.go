@@ -651,11 +651,13 @@ func TestLossIsReportedBeforeTheStoreDropsTheLease(t *testing.T) {
 
 // The store has given a time that was over before the reply, as one that computes what is left may.
 func TestGivenTimeThatIsOver(t *testing.T) {
-	inBubble(t, Config{}, func(b *bench) {
-		l := b.grant(Spec{Key: "k"})
-		b.node("", func(n *node) { n.gives = -time.Second })
-		until := l.Until()
-		b.lost(l, Unreachable)
-		require.True(b, time.Now().Before(until))
-	})
+	for _, gives := range []time.Duration{-time.Second, math.MinInt64} {
+		inBubble(t, Config{}, func(b *bench) {
+			l := b.grant(Spec{Key: "k"})
+			b.node("", func(n *node) { n.gives = gives })
+			until := l.Until()
+			b.lost(l, Unreachable)
+			require.True(b, time.Now().Before(until))
+		})
+	}
 }

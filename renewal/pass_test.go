@@ -63,6 +63,26 @@ func TestPassToALongerTTL(t *testing.T) {
 	})
 }
 
+// The next holder's context ends the lease that is passed on to it, and that of the one before
+// does not.
+func TestPassToAnotherContext(t *testing.T) {
+	inBubble(t, Config{}, func(b *bench) {
+		before, endBefore := context.WithCancel(b.Context())
+		ctx, end := context.WithCancelCause(b.Context())
+		gone := errors.New("the next holder has gone")
+		l := b.grant(Spec{Key: "k", Context: before})
+		next, err := l.Pass(Spec{TTL: 30 * time.Second, Context: ctx})
+		require.NoError(b, err)
+		endBefore()
+		synctest.Wait()
+		require.NoError(b, next.Err())
+		end(gone)
+		synctest.Wait()
+		require.ErrorIs(b, next.Err(), gone)
+		require.ErrorIs(b, next.Err(), ErrLost)
+	})
+}
+
 // A lease that is passed on repeatedly is still renewed when it is due.
 func TestPassDoesNotPutTheRenewalOff(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
