@@ -56,6 +56,9 @@
 // after five minutes without a request (--auth-token-ttl) or as it was started again, refuses to give it
 // another one, and etcd's client repeats that until the request's context ends: no lock is granted or
 // renewed until the process is started again. Users of client certificates have no token.
+// A token that ends although it is used, as with --auth-token=jwt, has etcd's client check the password
+// anew for each request in flight, which takes a member's processor some 75 ms: with a ttl of 2 s and a
+// hundred waiters etcd answers few requests. Make it many minutes.
 //
 // A user has one password, and etcd's client keeps the one that it was made with. A change ends all tokens:
 // then no lock is granted or renewed until the process is started again, unless an interceptor of the

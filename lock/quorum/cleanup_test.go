@@ -190,7 +190,11 @@ func TestLeftoversAreBounded(t *testing.T) {
 // Nothing is left of a subscription that has ended, and those to the same name stay.
 func TestNothingIsLeftOfASubscription(t *testing.T) {
 	s := &Store{listeners: listeners{subs: make(map[string]map[*subscription]struct{})}}
-	first, second := &subscription{store: s, name: "a"}, &subscription{store: s, name: "a"}
+	subscribed := func() *subscription {
+		open, end := context.WithCancel(t.Context())
+		return &subscription{store: s, name: "a", open: open, end: end}
+	}
+	first, second := subscribed(), subscribed()
 	s.listeners.add(first)
 	s.listeners.add(second)
 	first.Close()

@@ -48,9 +48,10 @@
 //
 // The guarantee depends on the counters. Once a single node that a token was written to
 // has lost it (its data, or the counter by its own TTL), a later majority may include no
-// other of these nodes. Tokens then grow by the nodes' clocks alone: a later grant has a
-// larger token if it comes later by more than the difference between the nodes' clocks,
-// and the second at most by which a proposal may be ahead of them. A node that restarted
+// other of these nodes. Tokens then grow by the nodes' clocks alone: a grant that was
+// requested after an earlier one has a larger token if it comes later by more than the
+// difference between the nodes' clocks, and the second at most by which a proposal may be
+// ahead of them. One that was requested before may have a smaller token. A node that restarted
 // empty receives the token again with the lease. The same applies to all grants if a node
 // is no driver.Fencer, or with [Config.LooseTokens].
 //
@@ -112,7 +113,7 @@ package quorum
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.
-// Planted: 39, 61, 234, 274.
+// Planted: 39, 61, 234, 274, 459.
 //
 // What a quorum releases later: grants.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go, store_test.go.

@@ -660,6 +660,33 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 	})
 }
 
+// A subscription that began while nodes were out has theirs, too, once they are back: without them it is
+// woken late when others are out.
+func TestSubscribesWhereNodesAreBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(5)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		all[0].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		all[1].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
+		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
+		require.NoError(t, err)
+		pass(time.Minute)
+		for _, b := range all[:2] {
+			require.Empty(t, b.listen)
+			b.set(nil)
+		}
+		pass(time.Minute)
+		for _, b := range all {
+			require.Len(t, b.listen, 1)
+		}
+		sub.Close()
+		pass(time.Minute)
+		for _, b := range all {
+			require.Empty(t, b.listen)
+		}
+	})
+}
+
 // tokenWithout acquires and releases the lock while some nodes are out, and returns its
 // token.
 func tokenWithout(t *testing.T, store *quorum.Store, owner string, out ...*booth) int64 {

@@ -2,14 +2,16 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // Subscribe subscribes at all nodes and returns when a majority has confirmed: at least
-// one of them receives the message of every release.
+// one of them receives the message of every release. The others follow when they can.
 //
 // notify is called when so many nodes have reported a release as the last attempt lacked for a
 // majority: an earlier attempt would be refused by the nodes that the holder's release has not
@@ -22,20 +24,18 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		return nil, err
 	}
 	defer s.work.Done()
+	open, end := context.WithCancel(s.open) // Close waits for no subscription
 	sub := &subscription{
 		store: s, name: h.Name, missing: s.majority, notify: notify,
-		own: make([]ownReleases, len(s.nodes)),
+		own: make([]ownReleases, len(s.nodes)), open: open, end: end,
 	}
 	s.listeners.add(sub)
 	hold := *h
 	hold.Queue = driver.Queue{}
 	v := s.ask(ctx, "subscribe to", h.Name, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context, n *node) (ballot, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.open, cancel)() // Close waits for no subscription
-		part, err := n.Subscribe(ctx, &hold, func(driver.Notice) { sub.receive(n.index) })
-		if err == nil {
-			sub.add(part)
+		err := sub.join(ctx, n, &hold)
+		if errors.Is(err, driver.ErrUnavailable) {
+			s.work.Go(func() { sub.joinLater(n, &hold) })
 		}
 		return ballot{said: Done}, err
 	})
@@ -79,7 +79,7 @@ func (l *listeners) each(name string, f func(*subscription)) {
 	defer l.mu.Unlock()
 	for sub := range l.subs[name] {
 		sub.mu.Lock()
-		if !sub.closed {
+		if sub.open.Err() == nil {
 			f(sub)
 		}
 		sub.mu.Unlock()
@@ -106,10 +106,12 @@ type subscription struct {
 	name   string
 	notify func(driver.Notice)
 
-	mu     sync.Mutex
-	closed bool                  // guarded by mu
-	parts  []driver.Subscription // guarded by mu; the nodes'
-	own    []ownReleases         // guarded by mu; of each node
+	open context.Context    // ends with it, and with the store
+	end  context.CancelFunc // called under mu
+
+	mu    sync.Mutex
+	parts []driver.Subscription // guarded by mu; the nodes'
+	own   []ownReleases         // guarded by mu; of each node
 	// missing is how many nodes the last attempt on the name lacked for a majority, and began is
 	// when that began. If clients of a single node contend, as during a move, the release at that
 	// node is all to wait for: its queue leaves the lock to others for 10 ms only. Guarded by mu.
@@ -128,10 +130,36 @@ type messages struct {
 	over     bool // the next message is of another release
 }
 
+// join subscribes at a node.
+func (sub *subscription) join(ctx context.Context, n *node, h *driver.Hold) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(sub.open, cancel)()
+	part, err := n.Subscribe(ctx, h, func(driver.Notice) { sub.receive(n.index) })
+	if err == nil {
+		sub.add(part)
+	}
+	return err
+}
+
+// mostJoinPause is the longest pause before a node is asked again, by each subscription.
+const mostJoinPause = 5 * time.Second
+
+// joinLater subscribes at a node that was out. Without it the waiter would be woken later than others
+// once another node is out, as long as it waits.
+func (sub *subscription) joinLater(n *node, h *driver.Hold) {
+	s, err := sub.store, driver.ErrUnavailable
+	for try := 0; errors.Is(err, driver.ErrUnavailable) && backoff.Sleep(sub.open, backoff.Pause(try, backoff.First, mostJoinPause)); try++ {
+		err = n.request(context.Background(), s, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context) error {
+			return sub.join(ctx, n, h)
+		})
+	}
+}
+
 // add adds a node's subscription, or closes it if the whole is closed already.
 func (sub *subscription) add(part driver.Subscription) {
 	sub.mu.Lock()
-	closed := sub.closed
+	closed := sub.open.Err() != nil
 	if !closed {
 		sub.parts = append(sub.parts, part)
 	}
@@ -145,7 +173,7 @@ func (sub *subscription) add(part driver.Subscription) {
 func (sub *subscription) receive(node int) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if !sub.closed && !sub.own[node].ignores(sub.store.event()) {
+	if sub.open.Err() == nil && !sub.own[node].ignores(sub.store.event()) {
 		sub.note(node)
 	}
 }
@@ -173,7 +201,7 @@ func (sub *subscription) begin() *messages {
 	time.AfterFunc(gathering, func() {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
-		if sub.closed {
+		if sub.open.Err() != nil {
 			return
 		}
 		if r.over = true; !r.woken {
@@ -193,7 +221,7 @@ func (sub *subscription) wake(r *messages) {
 func (sub *subscription) Close() {
 	sub.store.listeners.remove(sub)
 	sub.mu.Lock()
-	sub.closed = true
+	sub.end()
 	parts := sub.parts
 	sub.parts = nil
 	sub.mu.Unlock()
