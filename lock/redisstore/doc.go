@@ -108,7 +108,7 @@ package redisstore
 // internal/lua/wait_queue.lua, internal/lua/grant_next.lua, internal/lua/take.lua.
 // Tests: handover_test.go, scripts_test.go, hostile_test.go, plain_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
-// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91, 579.
+// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91, 424, 579.
 //
 // Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
 // internal/lua/plain_yield.lua, internal/lua/listeners.lua.
