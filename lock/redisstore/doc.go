@@ -108,7 +108,7 @@ package redisstore
 // internal/lua/wait_queue.lua, internal/lua/grant_next.lua, internal/lua/take.lua.
 // Tests: handover_test.go, scripts_test.go, hostile_test.go, plain_test.go.
 // Planted: 06-dead-waiters-in-one-run, 06-gap-of-the-future, 07-grant-without-the-secret,
-// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91, 579.
+// 07-inner-unlock-needs-memory, 09-foreign-hash-is-a-lock, 17, 45, 91, 424, 579.
 //
 // Yield windows for clients that poll: internal/lua/yield.lua, internal/lua/mutex_yield.lua,
 // internal/lua/plain_yield.lua, internal/lua/listeners.lua.
@@ -128,7 +128,7 @@ package redisstore
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
 // Tests: internal/transport/nodes_test.go, mute_test.go, cluster_test.go.
-// Planted: 160, 161, 162, 163, 263.
+// Planted: 160, 161, 162, 163, 263, 425.
 //
 // How requests are sent: internal/transport/batch.go, internal/transport/pipeline.go,
 // internal/transport/shared.go, internal/lua/shared.lua, internal/transport/request.go,

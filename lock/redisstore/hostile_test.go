@@ -239,6 +239,37 @@ func TestClockSetBackHoldsNoLockUp(t *testing.T) {
 	}
 }
 
+// A waiter that was in the wait queue before the server's clock was set back is not behind all
+// that come later: with its next request it has the place of one that comes then.
+func TestClockSetBackLeavesNoWaiterBehind(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	holder, before, later := mutexOf("a", 1), mutexOf("a", 2), mutexOf("a", 3)
+	granted := make(chan string, 2)
+	for _, h := range []*driver.Hold{before, later} {
+		h.Queue = inQueue(time.Hour)
+		subscribe(t, store, h, func(n driver.Notice) {
+			if n.Owner != "" {
+				granted <- n.Owner
+			}
+		})
+	}
+	require.Equal(t, driver.Granted, asks(t, store, holder).Verdict)
+	require.Equal(t, driver.Refused, asks(t, store, before).Verdict)
+	members := admin.ZRangeWithScores(t.Context(), mutexQueue, 0, -1).Val()
+	require.Len(t, members, 1)
+	const setBack = 3600e6 // an hour in µs: so far ahead is the place then
+	require.NoError(t, admin.ZIncrBy(t.Context(), mutexQueue, setBack, members[0].Member.(string)).Err())
+	for _, h := range []*driver.Hold{before, later} {
+		require.Equal(t, driver.Refused, asks(t, store, h).Verdict)
+	}
+	require.Equal(t, []string{before.Owner, later.Owner}, awaitQueued(t, admin, 2))
+	_, err := store.Release(t.Context(), released(holder))
+	require.NoError(t, err)
+	require.Equal(t, before.Owner, <-granted)
+}
+
 // Holds are kept and released although the server is out of memory, one by one or all at
 // once; and a waiter can leave the wait queue.
 func TestHeldLocksNeedNoMemory(t *testing.T) {

@@ -11,11 +11,12 @@
 
 local yieldMember, yieldMillis = 'gap', 10
 
--- enqueue puts a waiter at the end of the queue, unless it has a place already. The queue
--- outlives its waiters by ten minutes at most.
+-- enqueue puts a waiter at the end of the queue, unless it has an earlier place already: one
+-- of before the server's clock was set back is later than all. The queue outlives its waiters
+-- by ten minutes at most.
 local function enqueue(queue, waiter)
   local now = micros()
-  redis.call('zadd', queue, 'nx', decimal(now), waiter)
+  redis.call('zadd', queue, 'lt', decimal(now), waiter)
   redis.call('pexpire', queue, '600000')
   return now
 end

@@ -94,7 +94,8 @@ func (n *nodes) Masters(ctx context.Context) ([]*redis.Client, error) {
 
 // search searches for the masters of a cluster. go-redis asks one node after the other, each for
 // as long as ctx allows, so that one that does not answer could use up the time of all requests.
-// The first answer ends the search.
+// The first answer ends the search, unless it is that of a node which was removed from the cluster
+// and knows no master.
 func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 	type answer struct {
 		masters []*redis.Client
@@ -117,6 +118,9 @@ func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 		}
 		select {
 		case first := <-answers:
+			if errors.Is(first.err, errNoMaster) && asked < maxAsked {
+				continue
+			}
 			if first.err == nil {
 				n.known.Store(true)
 			}
