@@ -43,8 +43,7 @@ func (b *batch) wait() <-chan struct{} {
 	return b.returned
 }
 
-// fill makes a batch of the lane's leases that are nearest to their until, or nil if none
-// is left. The caller holds mu.
+// fill makes a batch of the first leases in the lane's queue, or nil if none is left. The caller holds mu.
 func (w *Watchdog) fill(n *lane, now instant) *batch {
 	most := min(len(n.queue), n.limit)
 	b := &batch{

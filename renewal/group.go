@@ -55,8 +55,8 @@ func (g *group) silent() bool {
 // lane is a queue of leases that share requests.
 type lane struct {
 	group *group
-	// queue is a heap: the lease that is nearest to its until is first, and of those that are alone
-	// the one that was due first. It may contain ended leases, until they are popped or pruned.
+	// queue is a heap: the lease with the least at is first, see queueEntry. It may contain
+	// ended leases, until they are popped or pruned.
 	queue []queueEntry
 	// ready is set while the lane is in Watchdog.ready.
 	ready    bool
@@ -100,8 +100,9 @@ func (n *lane) failedSince(since instant) *fault {
 }
 
 // queueEntry is a lease in a queue. at is its until, which cannot move while it is queued. In the
-// lane of those that are alone it is when the lease was due: each is sent before any is again, so
-// that those which spoil their requests do not keep the others from theirs.
+// lane of those that are alone it is an interval after the lease was due: of one TTL each is sent
+// before any is again, so that those which spoil their requests do not keep the others from theirs,
+// nor long ones a short one.
 type queueEntry struct {
 	at    instant
 	lease *Lease

@@ -273,3 +273,28 @@ func TestSeveralLeasesCostNoNeighbour(t *testing.T) {
 		require.GreaterOrEqual(t, h.most, repeatedParallel)
 	})
 }
+
+// A short lease that is alone does not wait for many longer ones that hang and were due before.
+func TestShortLeaseGoesBeforeLongOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dog, err := New(&hanging{}, Config{})
+		require.NoError(t, err)
+		watch := func(key string, ttl time.Duration) *Lease {
+			l, err := dog.Watch(Spec{Key: key, TTL: ttl, Granted: time.Now()})
+			require.NoError(t, err)
+			dog.mu.Lock()
+			defer dog.mu.Unlock()
+			l.fault = &fault{errRefused, dog.clock.now(), 1}
+			return l
+		}
+		for i := range 50 {
+			watch(fmt.Sprint("bad", i), time.Minute)
+		}
+		time.Sleep(17 * time.Second)
+		short := watch("short", 10*time.Second) // due after the others
+		time.Sleep(20 * time.Second)
+		lost := short.Err()
+		require.NoError(t, dog.Close(context.Background()))
+		require.NoError(t, lost)
+	})
+}
