@@ -144,7 +144,7 @@ func (w *Watchdog) timeOut(b *batch, err error) {
 	defer w.mu.Unlock()
 	if now := w.clock.now(); now < b.over && !b.ended && !w.quit {
 		b.timedOut = &fault{err: err, at: now}
-		b.lane.fault = b.timedOut
+		b.lane.fault, b.lane.failedAt = b.timedOut, now
 		b.lane.hanging++
 	}
 }

@@ -115,7 +115,7 @@ package renewal
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go, pass_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416, 418, 455, 518, 520.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416, 418, 455, 518, 520, 535.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.

@@ -70,6 +70,8 @@ type lane struct {
 	silentAt instant
 	// fault is the latest request that failed; nil if one was answered since.
 	fault *fault
+	// failedAt is when the latest one failed, whatever was answered since.
+	failedAt instant
 	// size is how many leases a request may have, limit how many the next one may have.
 	size, limit int
 	// blame is a fault's size that keeps its leases in the lane.
@@ -191,7 +193,7 @@ func (n *lane) answered(now instant) {
 // meanwhile, the next request is a probe: it waits, longer each time, and has fewer leases.
 // jitter is in [0, 1).
 func (n *lane) notAnswered(b *batch, now instant, err error, jitter float64) {
-	n.fault = &fault{err: err, at: now}
+	n.fault, n.failedAt = &fault{err: err, at: now}, now
 	switch {
 	case n.group.lastAnswer >= b.sent:
 		return
