@@ -163,7 +163,7 @@ package lock
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.
 // Tests: lock/redisstore/readwrite_test.go, liveness_test.go.
-// Planted: 10, 13, 16, 48, 75, 76.
+// Planted: 10, 13, 16, 48, 75, 76, 539.
 //
 // Semaphores, permits, latches: lock/driver/counter.go, counter.go, semaphore.go,
 // confirmed.go, permits.go, latch.go; lock/redisstore/count.go, lock/redisstore/permit.go,

@@ -60,6 +60,8 @@ func (e *NotAcquiredError) Error() string {
 		held = "the name is in use by a lock of another kind"
 	case e.Kind == driver.KindLatch:
 		held = "the latch is closed"
+	case e.Kind == driver.KindRead:
+		held = "held by a writer, or one waits for it"
 	case e.Kind == driver.KindFair && e.TTL <= 0: // a free one is due to the first of its queue
 		held = "held by another owner, or others wait for it"
 	case int(e.Kind) < len(kinds) && kinds[e.Kind].permits: // a user may have made up the kind

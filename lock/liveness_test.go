@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/lock"
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 	"github.com/leasewheel/leasewheel/lock/retry"
@@ -304,5 +305,24 @@ func TestRetryOfALaterHead(t *testing.T) {
 		lease := <-second
 		about(t, time.Second, time.Since(begin))
 		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// The error of a reader that a waiting writer keeps out does not name a holder alone: the writer may
+// have been killed, and the lock be free.
+func TestErrorOfAReaderBehindAWaitingWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.StartMemory(t)
+		l, store := server.Locker(t, lock.Config{}), server.Store(t)
+		read := lockNow(t, l.ReadWrite("a").Read())
+		killed := driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "killed", Count: 1, TTL: time.Hour}
+		killed.ReadWrite.BlockReaders = time.Minute
+		answer, err := store.Acquire(t.Context(), &killed)
+		require.NoError(t, err)
+		require.Equal(t, driver.Refused, answer.Verdict)
+		unlock(t, read)
+		_, err = l.ReadWrite("a").Read().TryLock(t.Context())
+		require.EqualError(t, err, `lock: "a" not acquired: held by a writer, or one waits for it (TTL 1m0s)`)
 	})
 }

@@ -43,8 +43,7 @@ func (b *batch) wait() <-chan struct{} {
 	return b.returned
 }
 
-// fill makes a batch of the lane's leases that are nearest to their until, or nil if none
-// is left. The caller holds mu.
+// fill makes a batch of the first leases in the lane's queue, or nil if none is left. The caller holds mu.
 func (w *Watchdog) fill(n *lane, now instant) *batch {
 	most := min(len(n.queue), n.limit)
 	b := &batch{
@@ -145,7 +144,7 @@ func (w *Watchdog) timeOut(b *batch, err error) {
 	defer w.mu.Unlock()
 	if now := w.clock.now(); now < b.over && !b.ended && !w.quit {
 		b.timedOut = &fault{err: err, at: now}
-		b.lane.fault = b.timedOut
+		b.lane.fault, b.lane.failedAt = b.timedOut, now
 		b.lane.hanging++
 	}
 }

@@ -174,7 +174,7 @@ func (w *Watchdog) queue(l *Lease, name string) {
 	w.stats.Queued++
 	at := instant(l.until.Load())
 	if n == &g.alone {
-		at = l.due
+		at = l.due.add(interval(l.span))
 	}
 	n.push(queueEntry{at, l})
 	if !n.ready {

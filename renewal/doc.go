@@ -71,7 +71,7 @@
 // its requests, whether they hang, fail or are answered in part, is in two with others and
 // alone in the third. With a TTL of at least twenty ticks of the wheel there is time for
 // these three, and its neighbours are renewed. If several leases do so, each that is
-// alone is sent before any of them is again.
+// alone is sent before any of them of its TTL is again, and short ones before long ones.
 //
 // # Guarantees and limits
 //
@@ -111,11 +111,11 @@ package renewal
 // group.go.
 // Tests: dispatcher_test.go, calendar_test.go, days_test.go, group_test.go,
 // standstill_test.go, isolation_test.go.
-// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278, 296, 412, 413, 414, 519, 521, 527, 553.
+// Planted: 69, 80, 85, 124, 126, 127, 128, 129, 131, 132, 135, 192, 278, 296, 412, 413, 414, 519, 521, 527, 534, 553.
 //
 // How long a lease is valid: validity.go.
 // Tests: lease_test.go, executor_test.go, loss_test.go, pass_test.go.
-// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416, 418, 455, 518, 520.
+// Planted: 34, 81, 82, 120, 130, 136, 138, 194, 195, 275, 291, 416, 418, 455, 518, 520, 535.
 //
 // Suspends, clock steps and alarms: clock.go, reverify.go.
 // Tests: reverify_test.go, alarm_test.go.

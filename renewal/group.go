@@ -55,8 +55,8 @@ func (g *group) silent() bool {
 // lane is a queue of leases that share requests.
 type lane struct {
 	group *group
-	// queue is a heap: the lease that is nearest to its until is first, and of those that are alone
-	// the one that was due first. It may contain ended leases, until they are popped or pruned.
+	// queue is a heap: the lease with the least at is first, see queueEntry. It may contain
+	// ended leases, until they are popped or pruned.
 	queue []queueEntry
 	// ready is set while the lane is in Watchdog.ready.
 	ready    bool
@@ -70,6 +70,8 @@ type lane struct {
 	silentAt instant
 	// fault is the latest request that failed; nil if one was answered since.
 	fault *fault
+	// failedAt is when the latest one failed, whatever was answered since.
+	failedAt instant
 	// size is how many leases a request may have, limit how many the next one may have.
 	size, limit int
 	// blame is a fault's size that keeps its leases in the lane.
@@ -100,8 +102,9 @@ func (n *lane) failedSince(since instant) *fault {
 }
 
 // queueEntry is a lease in a queue. at is its until, which cannot move while it is queued. In the
-// lane of those that are alone it is when the lease was due: each is sent before any is again, so
-// that those which spoil their requests do not keep the others from theirs.
+// lane of those that are alone it is an interval after the lease was due: of one TTL each is sent
+// before any is again, so that those which spoil their requests do not keep the others from theirs,
+// nor long ones a short one.
 type queueEntry struct {
 	at    instant
 	lease *Lease
@@ -190,7 +193,7 @@ func (n *lane) answered(now instant) {
 // meanwhile, the next request is a probe: it waits, longer each time, and has fewer leases.
 // jitter is in [0, 1).
 func (n *lane) notAnswered(b *batch, now instant, err error, jitter float64) {
-	n.fault = &fault{err: err, at: now}
+	n.fault, n.failedAt = &fault{err: err, at: now}, now
 	switch {
 	case n.group.lastAnswer >= b.sent:
 		return

@@ -242,34 +242,65 @@ func (h *hanging) Renew(ctx context.Context, items []Item) {
 
 // In a group that answers, leases that spoil their requests cost no others theirs: of those that are
 // alone each is sent before any is again, several at a time. The store is to blame for the loss of
-// the bad ones.
+// the bad ones, of which many wait for the others longer than for a third of their TTL.
 func TestSeveralLeasesCostNoNeighbour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const leases, bad = 500, 20
-		h, g := &hanging{}, newGroup("", DefaultBatchSize)
-		dog, err := New(h, Config{})
-		require.NoError(t, err)
-		dog.mu.Lock()
-		dog.groups[""] = g
-		dog.mu.Unlock()
-		for i := range leases {
-			name := "good"
-			if i%(leases/bad) == 0 {
-				name = "bad"
-			}
-			_, err := dog.Watch(Spec{Key: fmt.Sprint(name, i), TTL: 30 * time.Second, Granted: time.Now()})
+	for _, test := range []struct {
+		bad       int
+		ttl, good time.Duration
+	}{{20, 30 * time.Second, 30 * time.Second}, {100, time.Minute, 10 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			const leases = 500
+			h, g := &hanging{}, newGroup("", DefaultBatchSize)
+			dog, err := New(h, Config{})
 			require.NoError(t, err)
-		}
-		for range 90 {
-			time.Sleep(time.Second) // less than a request has
 			dog.mu.Lock()
-			g.lastAnswer = dog.clock.now() // to another lease
+			dog.groups[""] = g
 			dog.mu.Unlock()
+			for i := range leases {
+				name, ttl := "good", test.good
+				if i%(leases/test.bad) == 0 {
+					name, ttl = "bad", test.ttl
+				}
+				granted := time.Now().Add(interval(test.good) - interval(ttl)) // all are due together
+				_, err := dog.Watch(Spec{Key: fmt.Sprint(name, i), TTL: ttl, Granted: granted})
+				require.NoError(t, err)
+			}
+			for range 90 {
+				time.Sleep(time.Second) // less than a request has
+				dog.mu.Lock()
+				g.lastAnswer = dog.clock.now() // to another lease
+				dog.mu.Unlock()
+			}
+			stats := dog.Stats()
+			require.NoError(t, dog.Close(context.Background()))
+			require.Equal(t, leases-test.bad, stats.Held)
+			require.EqualValues(t, test.bad, stats.Lost[Unreachable])
+			require.GreaterOrEqual(t, h.most, repeatedParallel)
+		})
+	}
+}
+
+// A short lease that is alone does not wait for many longer ones that hang and were due before.
+func TestShortLeaseGoesBeforeLongOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dog, err := New(&hanging{}, Config{})
+		require.NoError(t, err)
+		watch := func(key string, ttl time.Duration) *Lease {
+			l, err := dog.Watch(Spec{Key: key, TTL: ttl, Granted: time.Now()})
+			require.NoError(t, err)
+			dog.mu.Lock()
+			defer dog.mu.Unlock()
+			l.fault = &fault{errRefused, dog.clock.now(), 1}
+			return l
 		}
-		stats := dog.Stats()
+		for i := range 50 {
+			watch(fmt.Sprint("bad", i), time.Minute)
+		}
+		time.Sleep(17 * time.Second)
+		short := watch("short", 10*time.Second) // due after the others
+		time.Sleep(20 * time.Second)
+		lost := short.Err()
 		require.NoError(t, dog.Close(context.Background()))
-		require.Equal(t, leases-bad, stats.Held)
-		require.EqualValues(t, bad, stats.Lost[Unreachable])
-		require.GreaterOrEqual(t, h.most, repeatedParallel)
+		require.NoError(t, lost)
 	})
 }

@@ -365,14 +365,21 @@ func (l *Lease) overdue() Cause {
 // failure returns the failed request that explains why the lease has not been renewed; nil
 // if there is none. The caller holds mu.
 func (l *Lease) failure() *fault {
-	// A process that runs sends a request again sooner than a third of the TTL later.
-	if f := l.fault; f != nil && f.at.add(interval(l.span)) >= instant(l.until.Load()) {
-		return f
+	inLane := l.phase == queued || l.phase == inFlight
+	if f := l.fault; f != nil {
+		last := f.at
+		if inLane { // it waits for others, which are not answered either
+			last = max(last, l.lane.failedAt)
+		}
+		// A process that runs sends a request again sooner than a third of the TTL later.
+		if last.add(interval(l.span)) >= instant(l.until.Load()) {
+			return f
+		}
 	}
 	switch {
 	case l.phase == inFlight && l.batch.timedOut != nil:
 		return l.batch.timedOut
-	case l.phase == queued || l.phase == inFlight:
+	case inLane:
 		return l.lane.failedSince(l.due)
 	}
 	return nil
