@@ -113,7 +113,7 @@ package quorum
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.
-// Planted: 39, 61, 234, 274, 459.
+// Planted: 39, 61, 234, 274, 459, 557.
 //
 // What a quorum releases later: grants.go, cleanup.go, release.go.
 // Tests: late_test.go, faults_test.go, cleanup_test.go, store_test.go.

@@ -226,11 +226,16 @@ type listener struct {
 	at     *booth
 	name   string
 	notify func(driver.Notice)
+	closed bool // guarded by mu of at
 }
 
 func (b *booth) Subscribe(ctx context.Context, h *driver.Hold, notify func(driver.Notice)) (driver.Subscription, error) {
-	l := &listener{b, h.Name, notify}
-	if err := b.carry(ctx, "subscribe", h, func() { b.listen[l] = struct{}{} }); err != nil {
+	l := &listener{at: b, name: h.Name, notify: notify}
+	if err := b.carry(ctx, "subscribe", h, func() {
+		if !l.closed { // by a caller that had given up before it arrived
+			b.listen[l] = struct{}{}
+		}
+	}); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -240,6 +245,7 @@ func (b *booth) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 func (l *listener) Close() {
 	l.at.mu.Lock()
 	defer l.at.mu.Unlock()
+	l.closed = true
 	delete(l.at.listen, l)
 }
 

@@ -660,31 +660,34 @@ func TestSubscribesPastIllNodes(t *testing.T) {
 	})
 }
 
-// A subscription that began while nodes were out has theirs, too, once they are back: without them it is
-// woken late when others are out.
+// A subscription that began while nodes were out, or refused it, has theirs, too, once they are back:
+// without them it is woken late when others are out.
 func TestSubscribesWhereNodesAreBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(5)
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		all[0].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
-		all[1].set(func(string, *driver.Hold) mishap { return mishap{lost: true} })
-		sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
-		require.NoError(t, err)
-		pass(time.Minute)
-		for _, b := range all[:2] {
-			require.Empty(t, b.listen)
-			b.set(nil)
-		}
-		pass(time.Minute)
-		for _, b := range all {
-			require.Len(t, b.listen, 1)
-		}
-		sub.Close()
-		pass(time.Minute)
-		for _, b := range all {
-			require.Empty(t, b.listen)
-		}
-	})
+	for name, ill := range map[string]mishap{
+		"Out": {err: errOut}, "Mute": {lost: true}, "Refusing": {err: errors.New("no permission")}, "Panicking": {panics: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, stores := booths(3)
+				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+				all[0].set(func(string, *driver.Hold) mishap { return ill })
+				sub, err := store.Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
+				require.NoError(t, err)
+				pass(time.Minute)
+				require.Empty(t, all[0].listen)
+				all[0].set(nil)
+				pass(time.Minute)
+				for _, b := range all {
+					require.Len(t, b.listen, 1)
+				}
+				sub.Close()
+				pass(time.Minute)
+				for _, b := range all {
+					require.Empty(t, b.listen)
+				}
+			})
+		})
+	}
 }
 
 // tokenWithout acquires and releases the lock while some nodes are out, and returns its

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -33,16 +32,17 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	hold := *h
 	hold.Queue = driver.Queue{}
 	v := s.ask(ctx, "subscribe to", h.Name, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context, n *node) (ballot, error) {
-		err := sub.join(ctx, n, &hold)
-		if errors.Is(err, driver.ErrUnavailable) {
-			s.work.Go(func() { sub.joinLater(n, &hold) })
-		}
-		return ballot{said: Done}, err
+		return ballot{said: Done}, sub.join(ctx, n, &hold)
 	})
 	if err := v.result(ctx); err != nil {
 		sub.Close()
 		return nil, err
 	}
+	v.each(func(n *node, b ballot) {
+		if b.said == Failed {
+			s.work.Go(func() { sub.joinLater(n, &hold) })
+		}
+	})
 	return sub, nil
 }
 
@@ -145,14 +145,16 @@ func (sub *subscription) join(ctx context.Context, n *node, h *driver.Hold) erro
 // mostJoinPause is the longest pause before a node is asked again, by each subscription.
 const mostJoinPause = 5 * time.Second
 
-// joinLater subscribes at a node that was out. Without it the waiter would be woken later than others
-// once another node is out, as long as it waits.
+// joinLater subscribes at a node that was out or has refused it, as one with another password. Without
+// it the waiter would be woken later than others once another node is out, as long as it waits.
 func (sub *subscription) joinLater(n *node, h *driver.Hold) {
-	s, err := sub.store, driver.ErrUnavailable
-	for try := 0; errors.Is(err, driver.ErrUnavailable) && backoff.Sleep(sub.open, backoff.Pause(try, backoff.First, mostJoinPause)); try++ {
-		err = n.request(context.Background(), s, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context) error {
+	s := sub.store
+	for try := 0; backoff.Sleep(sub.open, backoff.Pause(try, backoff.First, mostJoinPause)); try++ {
+		if n.request(context.Background(), s, time.Now().Add(s.config.NodeTimeout), func(ctx context.Context) error {
 			return sub.join(ctx, n, h)
-		})
+		}) == nil {
+			return
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ package redisstore
 // The nodes of a cluster, and a start while one does not answer: internal/transport/nodes.go
 // nodes.locate(), nodes.Masters(), store.go Store.publishing().
 // Tests: internal/transport/nodes_test.go, mute_test.go, cluster_test.go.
-// Planted: 160, 161, 162, 163, 263, 425.
+// Planted: 160, 161, 162, 163, 263, 425, 556.
 //
 // How requests are sent: internal/transport/batch.go, internal/transport/pipeline.go,
 // internal/transport/shared.go, internal/lua/shared.lua, internal/transport/request.go,

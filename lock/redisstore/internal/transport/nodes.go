@@ -94,8 +94,8 @@ func (n *nodes) Masters(ctx context.Context) ([]*redis.Client, error) {
 
 // search searches for the masters of a cluster. go-redis asks one node after the other, each for
 // as long as ctx allows, so that one that does not answer could use up the time of all requests.
-// The first answer ends the search, unless it is that of a node which was removed from the cluster
-// and knows no master.
+// The first answer ends the search, without those of nodes that were removed from the cluster and
+// know no master.
 func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 	type answer struct {
 		masters []*redis.Client
@@ -104,7 +104,7 @@ func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 	answers := make(chan answer, maxAsked)
 	again := time.NewTicker(askAnotherAfter)
 	defer again.Stop()
-	for asked := 0; ; {
+	for asked, answered := 0, 0; ; {
 		if asked < maxAsked {
 			asked++
 			n.Go(func() {
@@ -118,7 +118,7 @@ func (n *nodes) search(ctx context.Context) ([]*redis.Client, error) {
 		}
 		select {
 		case first := <-answers:
-			if errors.Is(first.err, errNoMaster) && asked < maxAsked {
+			if answered++; errors.Is(first.err, errNoMaster) && answered < maxAsked {
 				continue
 			}
 			if first.err == nil {
