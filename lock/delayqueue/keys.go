@@ -3,7 +3,9 @@ package delayqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
@@ -44,17 +46,21 @@ func (q *Queue) replaced(ctx context.Context, err error) error {
 	return err
 }
 
+// commands returns those that the scripts call.
+var commands = sync.OnceValue(func() (all []string) {
+	scripts, _ := files.ReadDir(".") // never fails
+	for _, file := range scripts {
+		all = append(all, redisstore.NewScript(files, file.Name()).Commands()...)
+	}
+	return all
+})
+
 // Use returns what a Redis user needs for queues whose names match pattern, as Redis matches
 // keys.
 func Use(pattern string) redisstore.Use {
 	const claim = "??????????????????????????" // as rand.Text makes them
-	var commands []string
-	scripts, _ := files.ReadDir(".") // never fails
-	for _, file := range scripts {
-		commands = append(commands, redisstore.NewScript(files, file.Name()).Commands()...)
-	}
 	return redisstore.Use{
-		Flag: "queue", Name: "delay queues, with or without locks", Commands: commands,
+		Flag: "queue", Name: "delay queues, with or without locks", Commands: slices.Clone(commands()),
 		Keys: append(keysOf(pattern), key("claim", pattern)+":"+claim), Channels: keysOf(pattern)[channelKey:],
 	}
 }
