@@ -20,8 +20,14 @@ const mostHeldUp = 300 * time.Millisecond
 // silences are what errors of requests without an answer in time contain.
 var silences = []string{"deadline exceeded", "i/o timeout", "would not be answered in time"}
 
+// diagnosed is in errors of requests without an answer whose cause a second connection has found.
+const diagnosed = " TLS on this port: use "
+
 // unanswered reports whether an error of a command is that a server did not answer in time.
 func unanswered(text string) bool {
+	if strings.Contains(text, diagnosed) {
+		return false
+	}
 	for _, silence := range silences {
 		if strings.Contains(text, silence) {
 			return true
