@@ -188,7 +188,8 @@ func TestNodesThatDoNotAnswer(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		transport.Close()
 
-		single := New(redis.NewClient(new(redis.Options)), 0, 0)
+		// No name: the resolver belongs to the bubble that uses it first.
+		single := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), 0, 0)
 		defer single.single.Close()
 		ctx, give := context.WithCancel(t.Context())
 		err = single.AnyMaster(ctx, func(*redis.Client) error {
