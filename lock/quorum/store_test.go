@@ -179,6 +179,30 @@ func TestShortTTLBoundsRequests(t *testing.T) {
 	})
 }
 
+// A request has the deadline of its caller: a node that it reaches more than a second later refuses it.
+func TestCallersDeadlineBoundsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		const limit = nodeTimeout / 4
+		for _, b := range all {
+			b.set(func(request string, _ *driver.Hold) mishap {
+				if request != "acquire" {
+					return mishap{}
+				}
+				return mishap{there: limit + time.Second + limit}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(ctx, hold("me:1"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		pass(5 * time.Second)
+		for _, b := range all {
+			require.Zero(t, b.arrived())
+		}
+	})
+}
+
 // A node that has left its last request unanswered is not waited for where its reply decides nothing.
 func TestNodeThatIsMuteIsNotWaitedFor(t *testing.T) {
 	for _, request := range []string{"acquire", "renew"} {
@@ -403,6 +427,32 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 		require.NoError(t, store.Close())
 		assert.Zero(t, time.Since(begin))
 		require.ErrorContains(t, <-result, context.Canceled.Error())
+	})
+}
+
+// Close ends the restoration of a lease at a node that is mute.
+func TestCloseEndsARestoration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		h := hold("me:1")
+		granted(t, store, h)
+		all[2].lose()
+		tries := 0
+		all[2].set(func(request string, _ *driver.Hold) mishap {
+			if request == "acquire" {
+				tries++
+			}
+			return mishap{lost: request == "acquire" && tries < 100}
+		})
+		store.Renew(t.Context(), []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}})
+		pass(5 * nodeTimeout)
+		require.Greater(t, tries, 1)
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		require.LessOrEqual(t, time.Since(begin), nodeTimeout)
+		require.Less(t, tries, 100)
 	})
 }
 
