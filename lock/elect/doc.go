@@ -26,7 +26,7 @@ package elect
 //
 // What the rest of the program sees of a leadership: lead.go.
 // Tests: lead_test.go.
-// Planted: 238, 239.
+// Planted: 238, 239, 559.
 //
 // The end of a process whose leadership is lost: failstop.go.
 // Tests: failstop_test.go, process_real_test.go.

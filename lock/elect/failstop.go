@@ -29,7 +29,6 @@ func (f *failStop) watch(name string, lease *lock.Lease) (returned func()) {
 		select {
 		case <-lease.Lost():
 		case <-done:
-			return
 		}
 		select {
 		case <-time.After(f.grace):

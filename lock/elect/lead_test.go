@@ -2,6 +2,7 @@ package elect_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -96,6 +97,16 @@ func TestAwait(t *testing.T) {
 		_, _, err := e.Await(limited)
 		require.Equal(t, errWork, err, "it does not lead")
 
+		var followers sync.WaitGroup
+		for range 2 { // both wait for the first leadership
+			followers.Go(func() {
+				limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, _, err := e.Await(limited)
+				assert.NoError(t, err)
+			})
+		}
+		synctest.Wait()
 		resign := make(chan error)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := run(ctx, e, func(ctx context.Context, _ int64) error {
@@ -122,6 +133,7 @@ func TestAwait(t *testing.T) {
 			return leads
 		}
 		leads := next()
+		followers.Wait()
 		resign <- elect.ErrResign
 		<-leads.Done()
 		require.Equal(t, lock.ErrReleased, context.Cause(leads))

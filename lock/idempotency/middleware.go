@@ -277,13 +277,9 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 // and its reply may be about that. A request that fails may have been applied: then its
 // repetition finds this very reply.
 func (h *handler) store(ctx context.Context, q *request, lease *lock.Lease, r *reply) error {
-	text, err := r.encode()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done := Record{lease.Token(), q.fingerprint, text}
+	done := Record{lease.Token(), q.fingerprint, r.encode()}
 	for {
 		if err := lease.Err(); err != nil {
 			return err
@@ -312,12 +308,10 @@ func (h *handler) unavailable(w http.ResponseWriter, q *request, err error) {
 func problem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	document := struct {
+	text, _ := json.Marshal(struct { //nolint:errchkjson // texts and a number
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{http.StatusText(status), status, detail}
-	if text, err := json.Marshal(document); err == nil {
-		_, _ = w.Write(text)
-	}
+	}{http.StatusText(status), status, detail})
+	_, _ = w.Write(text)
 }

@@ -14,12 +14,14 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -365,11 +367,13 @@ func TestIncompleteReply(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, calls.Load())
 	}
-	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "5") // of what was not modified
-		w.WriteHeader(http.StatusNotModified)
-	})
-	assert.Equal(t, http.StatusNotModified, post(h, "k", "body").Code)
+	for _, status := range []int{http.StatusNotModified, http.StatusNoContent} {
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5") // of what was not modified
+			w.WriteHeader(status)
+		})
+		assert.Equal(t, status, post(h, "k", "body").Code)
+	}
 }
 
 // Names of headers may have any case, as those that a program copies from an API in lower case.
@@ -423,26 +427,36 @@ func TestHeadersOfOuterHandlers(t *testing.T) {
 
 // A reply that is too large is a failure, and the repetition's as well: the effect happened.
 func TestTooLargeReply(t *testing.T) {
-	var calls atomic.Int32
-	c := idempotency.Config{MaxReply: 100, Interrupted: counted(&calls)}
-	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
-		calls.Add(1)
-		w.Header().Set("Location", "/orders/1")
-		w.WriteHeader(http.StatusCreated)
-		for range 101 {
-			_, err := io.WriteString(w, "x")
-			assert.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var calls atomic.Int32
+		c := idempotency.Config{MaxReply: 100, Interrupted: counted(&calls), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		size := c.MaxReply
+		h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), c, func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			w.Header().Set("Location", "/orders/1")
+			w.WriteHeader(http.StatusCreated)
+			for range size {
+				_, err := io.WriteString(w, "x")
+				assert.NoError(t, err)
+			}
+		})
+		assert.Equal(t, http.StatusCreated, post(h, "largest", "body").Code)
+		synctest.Wait()
+		assert.Empty(t, log.String())
+		size++
+		for _, replayed := range []string{"", "true"} {
+			w := post(h, "k", "body")
+			assert.Equal(t, http.StatusInternalServerError, w.Code)
+			assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			assert.Contains(t, w.Body.String(), "too large")
+			assert.Empty(t, w.Header().Get("Location"))
+			assert.Equal(t, replayed, w.Header().Get("Idempotent-Replayed"))
 		}
+		synctest.Wait()
+		assert.Contains(t, log.String(), "larger than Config.MaxReply")
+		assert.EqualValues(t, 2, calls.Load())
 	})
-	for _, replayed := range []string{"", "true"} {
-		w := post(h, "k", "body")
-		assert.Equal(t, http.StatusInternalServerError, w.Code)
-		assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-		assert.Contains(t, w.Body.String(), "too large")
-		assert.Empty(t, w.Header().Get("Location"))
-		assert.Equal(t, replayed, w.Header().Get("Idempotent-Replayed"))
-	}
-	assert.EqualValues(t, 1, calls.Load())
 }
 
 // So it is with a proxy, which panics if it cannot write what the other server has replied.
@@ -703,8 +717,21 @@ func TestPausedBeforeTheReplyIsStored(t *testing.T) {
 	})
 }
 
+// unread is a store that reads a number of records.
+type unread struct {
+	idempotency.Replies
+	reads atomic.Int32
+}
+
+func (u *unread) Load(ctx context.Context, key string) (idempotency.Record, error) {
+	if u.reads.Add(-1) < 0 {
+		return idempotency.Record{}, lock.ErrUnavailable
+	}
+	return u.Replies.Load(ctx, key)
+}
+
 // A reply whose storing failed, but was carried out, is found by the repeated request. One that
-// cannot be stored is not sent.
+// cannot be stored is not sent. Without the records the handler is not called.
 func TestRepliesDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := 0
@@ -732,7 +759,36 @@ func TestRepliesDoNotAnswer(t *testing.T) {
 		memory.Disconnect()
 		assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
 		memory.Reconnect()
+		for reads := range int32(2) {
+			replies := &unread{Replies: idempotency.NewMemory()}
+			replies.reads.Store(reads)
+			h = wrap(t, locktest.New(t, patient), replies, idempotency.Config{Interrupted: counted(&calls)}, counted(&calls))
+			assert.Equal(t, http.StatusServiceUnavailable, post(h, "k", "body").Code)
+		}
 		assert.EqualValues(t, 2, calls.Load())
+	})
+}
+
+// Records in memory are dropped when their time is over.
+func TestMemoryDropsRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replies := idempotency.NewMemory()
+		store := func(key string) weak.Pointer[byte] {
+			reply := make([]byte, 1<<10)
+			_, err := replies.Swap(t.Context(), key, idempotency.Record{Token: 1, Reply: reply}, time.Hour)
+			require.NoError(t, err)
+			return weak.Make(&reply[0])
+		}
+		stored := store("a")
+		time.Sleep(59 * time.Minute)
+		store("b")
+		runtime.GC()
+		assert.NotNil(t, stored.Value())
+		time.Sleep(2 * time.Minute)
+		store("c")
+		runtime.GC()
+		assert.Nil(t, stored.Value())
+		runtime.KeepAlive(replies)
 	})
 }
 
@@ -769,6 +825,7 @@ func TestOtherRecords(t *testing.T) {
 		"later, at the begin": {finding{found: later}, 0, http.StatusServiceUnavailable, lock.ErrLost.Error()},
 		"later, at the end":   {finding{found: later, reply: true}, 1, http.StatusServiceUnavailable, lock.ErrLost.Error()},
 		"no JSON":             {finding{found: stored("reply")}, 0, http.StatusInternalServerError, "damaged"},
+		"no text":             {finding{found: stored(`{"Status": 200, "Text": 5}`)}, 0, http.StatusInternalServerError, "damaged"},
 		"no status":           {finding{found: stored(`{"Status": 199}`)}, 0, http.StatusInternalServerError, "damaged"},
 		"a long status":       {finding{found: stored(`{"Status": 1000}`)}, 0, http.StatusInternalServerError, "damaged"},
 	} {

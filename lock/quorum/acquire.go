@@ -108,9 +108,7 @@ func (s *Store) attempt(ctx context.Context, by time.Time, h *driver.Hold, g *gr
 	a.answer = a.consent()
 	a.answer.Token = max(a.answer.Token, least)
 	if s.fencing && !a.agreed() {
-		if s.fence(ctx, a); !a.won() {
-			return a
-		}
+		s.fence(ctx, a)
 	}
 	ttl := shorter(a.answer.First, a.hold.TTL)
 	if took := time.Since(a.asked); !time.Now().Before(renewal.Until(a.asked, ttl)) {

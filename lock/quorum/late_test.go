@@ -272,7 +272,7 @@ func TestForgetsGrantsThatHaveEnded(t *testing.T) {
 // A node that certainly has nothing, as one that was out of reach or refused the client, is sent the
 // release of its caller alone: a node that refuses all day would otherwise be busy with releases.
 func TestNothingIsReleasedAgainWhereNothingWasGranted(t *testing.T) {
-	for name, err := range map[string]error{"out of reach": errOut, "refused for good": errBroken} {
+	for name, err := range map[string]error{"out of reach": errOut, "refused for good": errBroken, "held by another": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, stores := booths(3)
@@ -283,6 +283,7 @@ func TestNothingIsReleasedAgainWhereNothingWasGranted(t *testing.T) {
 					}
 					return mishap{err: err}
 				})
+				all[2].give("a", "other:1", time.Hour)
 				store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
 				h := hold("me:1")
 				granted(t, store, h)

@@ -67,7 +67,7 @@ func (s *Store) cleanUp(g *grant, sent time.Time, held bool, v *votes) {
 			left.final = inFlight
 		}
 		switch {
-		case b.said == Failed && !mayHold: // such as one with another password
+		case !mayHold: // such as one with another password, or that has refused the lock
 		case b.said == Failed:
 			left.due = time.Now().Add(backoff.After(0))
 			n.cleanup.put(left)

@@ -179,6 +179,30 @@ func TestShortTTLBoundsRequests(t *testing.T) {
 	})
 }
 
+// A request has the deadline of its caller: a node that it reaches more than a second later refuses it.
+func TestCallersDeadlineBoundsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		const limit = nodeTimeout / 4
+		for _, b := range all {
+			b.set(func(request string, _ *driver.Hold) mishap {
+				if request != "acquire" {
+					return mishap{}
+				}
+				return mishap{there: limit + time.Second + limit}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Acquire(ctx, hold("me:1"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		pass(5 * time.Second)
+		for _, b := range all {
+			require.Zero(t, b.arrived())
+		}
+	})
+}
+
 // A node that has left its last request unanswered is not waited for where its reply decides nothing.
 func TestNodeThatIsMuteIsNotWaitedFor(t *testing.T) {
 	for _, request := range []string{"acquire", "renew"} {
@@ -258,7 +282,33 @@ func TestAcquiredAgainWithItsToken(t *testing.T) {
 		}
 		require.Equal(t, token, acquire())
 		pass(ttl)
-		require.Greater(t, acquire(), token, "it has ended")
+		later := acquire()
+		require.Greater(t, later, token, "it has ended")
+		pass(ttl / 2)
+		for _, b := range all[1:] {
+			b.lose()
+		}
+		require.Equal(t, later, acquire())
+	})
+}
+
+// A hold that cannot be acquired again in an outage stays where it is.
+func TestAcquiredAgainInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		granted(t, store, h)
+		for _, b := range all[:2] {
+			b.set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+		}
+		_, err := store.Acquire(t.Context(), h)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		for _, b := range all[:2] {
+			b.set(nil)
+		}
+		pass(ttl / 2)
+		require.Equal(t, 3, holders(all, h.Name))
 	})
 }
 
@@ -380,6 +430,50 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	})
 }
 
+// Close ends the restoration of a lease at a node that is mute.
+func TestCloseEndsARestoration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store, err := quorum.New(stores, quorum.Config{NodeTimeout: nodeTimeout})
+		require.NoError(t, err)
+		h := hold("me:1")
+		granted(t, store, h)
+		all[2].lose()
+		tries := 0
+		all[2].set(func(request string, _ *driver.Hold) mishap {
+			if request == "acquire" {
+				tries++
+			}
+			return mishap{lost: request == "acquire" && tries < 100}
+		})
+		store.Renew(t.Context(), []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}})
+		pass(5 * nodeTimeout)
+		require.Greater(t, tries, 1)
+		begin := time.Now()
+		require.NoError(t, store.Close())
+		require.LessOrEqual(t, time.Since(begin), nodeTimeout)
+		require.Less(t, tries, 100)
+	})
+}
+
+// A subscription that is closed as a node's begins leaves none there.
+func TestSubscriptionIsClosedAsANodeJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		subs := make(chan driver.Subscription, 1)
+		all[2].set(func(string, *driver.Hold) mishap {
+			return mishap{back: time.Millisecond, returning: func() { (<-subs).Close() }}
+		})
+		sub, err := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...).Subscribe(t.Context(), hold("me:1"), func(driver.Notice) {})
+		require.NoError(t, err)
+		subs <- sub
+		pass(time.Second)
+		for _, b := range all {
+			require.Empty(t, b.listen)
+		}
+	})
+}
+
 // A node that is mute for a while, longer than a release waits for it, gets the release
 // again.
 func TestReleaseIsRepeated(t *testing.T) {
@@ -489,7 +583,8 @@ func TestKeepsAHoldAfterALateRenewal(t *testing.T) {
 	})
 }
 
-// An owner that finds out that it has lost its lock leaves nothing at a node that could not be asked then.
+// An owner that finds out that it has lost its lock leaves nothing at a node that could not be asked then. Its
+// next grant is by a name of its own, which a late release of the former does not end.
 func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
@@ -497,6 +592,7 @@ func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 		h := hold("me:1")
 		h.TTL = time.Hour
 		granted(t, store, h)
+		former := all[2].holder(h.Name)
 		for _, b := range all[:2] {
 			b.lose()
 			b.give(h.Name, "other:1", time.Hour)
@@ -510,6 +606,10 @@ func TestLostHoldIsReleasedWhereItIsLeft(t *testing.T) {
 		pass(3 * time.Second)
 		require.Empty(t, all[2].holder(h.Name))
 		require.Equal(t, 2, holders(all, h.Name))
+		all[0].lose()
+		granted(t, store, h)
+		require.NotEmpty(t, all[2].holder(h.Name))
+		require.NotEqual(t, former, all[2].holder(h.Name))
 	})
 }
 
@@ -754,22 +854,31 @@ func TestTokensAfterANodeLostItsCounter(t *testing.T) {
 	})
 }
 
-// A grant that took its whole TTL is invalid, and is released.
+// A grant that took its whole TTL, or whose token did, is invalid, and is released.
 func TestGrantThatTookTooLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, stores := booths(3)
-		const took = nodeTimeout / 4
-		for i, b := range all {
-			b.set(func(string, *driver.Hold) mishap { return mishap{back: took} })
-			stores[i] = curt{b, took}
-		}
-		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		_, err := store.Acquire(t.Context(), hold("me:1"))
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		require.ErrorContains(t, err, "too long for its TTL")
-		pass(nodeTimeout)
-		require.Zero(t, holders(all, "a"))
-	})
+	for _, slow := range []string{"acquire", "fence"} {
+		synctest.Test(t, func(t *testing.T) {
+			all, stores := booths(3)
+			const took = nodeTimeout / 4
+			for i, b := range all {
+				b.skew = time.Duration(i) * time.Hour
+				b.set(func(request string, _ *driver.Hold) mishap {
+					if request != slow {
+						return mishap{}
+					}
+					return mishap{back: took}
+				})
+				stores[i] = curt{b, took}
+			}
+			all[2].set(func(string, *driver.Hold) mishap { return mishap{err: errOut} })
+			store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+			_, err := store.Acquire(t.Context(), hold("me:1"))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorContains(t, err, "too long for its TTL")
+			pass(nodeTimeout)
+			require.Zero(t, holders(all, "a"))
+		})
+	}
 }
 
 // begun is a store whose leases begin before the request.
@@ -789,7 +898,7 @@ func TestFirstPeriodIsTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		for i, b := range all {
-			stores[i] = begun{b, time.Duration(i+1) * time.Second}
+			stores[i] = begun{b, time.Duration(3-i) * time.Second}
 		}
 		a, err := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: true}, stores...).Acquire(t.Context(), hold("me:1"))
 		require.NoError(t, err)
