@@ -157,6 +157,34 @@ func TestTheEndOfALaterProcess(t *testing.T) {
 	})
 }
 
+// A store that is closed costs those that wait beside it no request: of hundreds of processes for one
+// name, as those of cron, each would make one at the end of each other.
+func TestACloseCostsOthersNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		var requests atomic.Int64
+		var stores []*Store
+		for n := range 10 {
+			store, waiting := openIn(t, folder, system), hold(driver.KindMutex, "a", fmt.Sprintf("%d:1", n))
+			store.arrive = func() { requests.Add(1) }
+			sub, err := store.Subscribe(t.Context(), waiting, func(driver.Notice) {})
+			require.NoError(t, err)
+			defer sub.Close()
+			waiting.Queue.Subscribed = true
+			acquire(t, store, waiting)
+			stores = append(stores, store)
+		}
+		settle()
+		before := requests.Load()
+		require.NoError(t, stores[1].Close())
+		settle()
+		assert.Equal(t, before, requests.Load())
+		_ = stores[0].finish(peers.abandon) // the holder
+		settle()
+		assert.Greater(t, requests.Load(), before, "the end of a process may free the lock")
+	})
+}
+
 // silent are peers that send nothing.
 type silent struct{ peers }
 
