@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
 // maxPeers bounds how many other stores' leases a store watches for one name, and how many that were before
@@ -111,14 +112,26 @@ func (s *Store) peerEnded(id clientv3.LeaseID) {
 	s.leaseEnded(s.ctx, id, names)
 }
 
-// leaseEnded releases what an ended lease has of names, and has their waiters send requests again.
+// leaseEnded releases what an ended lease has of names, and has their waiters send requests again. Another
+// store that was faster has notified those concerned, unless the record has ended with the lease; those of this
+// store may have lost their own places.
 func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []string) {
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
-		s.tidy(ctx, name, []clientv3.LeaseID{id}) //nolint:errcheck // the waiters send requests again
+		o, err := s.tidy(ctx, name, []clientv3.LeaseID{id})
 		cancel()
 		s.mu.Lock()
-		s.subs[name].DeliverAll(driver.Notice{}) // its record may have ended with it
+		if s.waits[id] || err != nil || o.concerned(id) {
+			s.subs[name].DeliverAll(driver.Notice{})
+		}
 		s.mu.Unlock()
 	}
+}
+
+// concerned reports whether a record lived by a lease before the step, or by none.
+func (o outcome) concerned(id clientv3.LeaseID) bool {
+	var r record
+	machine.Decode(o.before, r.code)
+	ids := r.leases()
+	return len(ids) == 0 || slices.Contains(ids, id)
 }

@@ -39,6 +39,39 @@ func TestHungWatchIsNotReliedOn(t *testing.T) {
 	acquire(t, s, h)
 }
 
+// The end of a lease that has no part in a record any more wakes no waiter: of many processes for one lock, each
+// would send a request, and write the record, at the end of a dozen others.
+func TestFormerPeerWakesNoWaiter(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s := beside(t, holder)
+	holder.waitTTL, s.waitTTL = time.Hour, time.Hour
+	acquire(t, holder, request("h:1", time.Hour))
+	read := &driver.Hold{Kind: driver.KindRead, Name: "b", Owner: "me:1", Count: 1, TTL: time.Hour}
+	var notices atomic.Int64
+	for _, h := range []*driver.Hold{request("me:1", time.Hour), read} {
+		sub := subscribe(t, s, h, func(driver.Notice) { notices.Add(1) })
+		defer sub.Close()
+	}
+	s.mu.Lock()
+	for _, w := range s.watches {
+		w.stop() // no other notice comes
+	}
+	s.waits[2] = true
+	s.mu.Unlock()
+	ended := func(id clientv3.LeaseID, name string) int64 {
+		before := notices.Load()
+		s.leaseEnded(t.Context(), id, []string{name})
+		return notices.Load() - before
+	}
+	for begin := time.Now(); ended(1, "a") != 0; begin = time.Now() {
+		require.GreaterOrEqual(t, time.Since(begin), tidyTimeout, "broken promise: a former peer has woken a waiter, though the member did not hang")
+	}
+	assert.NotZero(t, ended(2, "a"), "the store has waited by it: its places have ended")
+	assert.NotZero(t, ended(leaseOf(t, holder, "a", "h:1"), "a"), "the holder's")
+	assert.NotZero(t, ended(1, "b"), "the record has ended with the lease")
+}
+
 // Nothing is left of the watch of a lease that has ended: while a lock is contended, one ends every few seconds.
 func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	t.Parallel()

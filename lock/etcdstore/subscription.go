@@ -71,7 +71,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 		}
 	}
 	if h.Kind == driver.KindMutex {
-		if err := s.tidy(ctx, b.name, nil); err != nil {
+		if _, err := s.tidy(ctx, b.name, nil); err != nil {
 			b.Close()
 			return nil, err
 		}
@@ -81,8 +81,8 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 
 // tidy makes a step that does nothing but what every step does: it adds this store's subscriptions,
 // and drops what an ended lease has.
-func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID) error {
-	o, err := s.step(ctx, name, hold{}, func(w *work) []machine.Message {
+func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID) (o outcome, err error) {
+	o, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
 		for _, id := range ended {
 			w.alive(id)
 		}
@@ -91,7 +91,7 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 	if err == nil {
 		s.watchPeers(o)
 	}
-	return err
+	return o, err
 }
 
 // granted is called when a release may have granted the lock to an owner of this store, or may do so to one
@@ -163,7 +163,7 @@ func (b *subscription) Close() {
 		s.background(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 			defer cancel()
-			if s.tidy(ctx, b.name, nil) != nil {
+			if _, err := s.tidy(ctx, b.name, nil); err != nil {
 				s.granted(b.name)
 			}
 		})

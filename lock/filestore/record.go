@@ -75,14 +75,14 @@ func (r *record) own(owner, store string) {
 }
 
 // assign records which store each owner of the state belongs to: new ones to the store id. It reports
-// whether there are any.
+// whether there are any but places in a queue, which those before them need not watch.
 func (r *record) assign(id string) (added bool) {
 	owners := r.state.Owners()
 	of := make(map[string]string, len(owners))
 	for _, owner := range owners {
 		store, known := r.of[owner]
 		if !known {
-			store, added = id, true
+			store, added = id, added || !r.state.Queues(owner)
 		}
 		of[owner] = store
 	}

@@ -272,12 +272,12 @@ func (w *work) change(change change) {
 }
 
 // announce has the stores watch this one that have waited before it came: they read the record after
-// a message for no subscription. If this one waits, too, they watch it or come first.
+// a message for no subscription. Those that wait behind this one watch it.
 func (w *work) announce() {
-	if slices.ContainsFunc(w.waits, func(wait wait) bool { return wait.store == w.s.id }) {
-		return
-	}
 	for _, wait := range w.waits {
+		if wait.store == w.s.id {
+			return
+		}
 		w.out = append(w.out, outgoing{wait.store, message{w.name, machine.Message{To: machine.Topic{Kind: ^driver.Kind(0)}}}})
 	}
 }

@@ -134,26 +134,61 @@ func TestTheEndOfOneOfMany(t *testing.T) {
 }
 
 // The end of a process is noticed by those that waited before it came, too, as a writer has before a
-// further reader.
+// further reader, also if a writer of that one's process waits.
 func TestTheEndOfALaterProcess(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+			first, waiting, later := openIn(t, folder, system), openIn(t, folder, system), openIn(t, folder, system)
+			acquire(t, first, hold(driver.KindRead, "a", "me:1"))
+			write, notices := hold(driver.KindWrite, "a", "you:1"), make(chan driver.Notice, 100)
+			sub, err := waiting.Subscribe(t.Context(), write, func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			require.Equal(t, driver.Refused, acquire(t, waiting, write).Verdict)
+			if waits {
+				sub, err := later.Subscribe(t.Context(), hold(driver.KindWrite, "a", "they:2"), func(driver.Notice) {})
+				require.NoError(t, err)
+				defer sub.Close()
+			}
+			require.Equal(t, driver.Granted, acquire(t, later, hold(driver.KindRead, "a", "they:1")).Verdict)
+			_, err = first.Release(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: "me:1"})
+			require.NoError(t, err)
+			settle()
+			require.Empty(t, notices)
+			_ = later.finish(peers.abandon)
+			settle()
+			require.NotEmpty(t, notices, "broken promise: it waits for a process that has ended")
+			assert.Equal(t, driver.Granted, acquire(t, waiting, write).Verdict)
+		})
+	}
+}
+
+// A store that is closed costs those that wait beside it no request: of hundreds of processes for one
+// name, as those of cron, each would make one at the end of each other.
+func TestACloseCostsOthersNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
-		first, waiting, later := openIn(t, folder, system), openIn(t, folder, system), openIn(t, folder, system)
-		acquire(t, first, hold(driver.KindRead, "a", "me:1"))
-		write, notices := hold(driver.KindWrite, "a", "you:1"), make(chan driver.Notice, 100)
-		sub, err := waiting.Subscribe(t.Context(), write, func(n driver.Notice) { notices <- n })
-		require.NoError(t, err)
-		defer sub.Close()
-		require.Equal(t, driver.Refused, acquire(t, waiting, write).Verdict)
-		require.Equal(t, driver.Granted, acquire(t, later, hold(driver.KindRead, "a", "they:1")).Verdict)
-		_, err = first.Release(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: "me:1"})
-		require.NoError(t, err)
+		var requests atomic.Int64
+		var stores []*Store
+		for n := range 10 {
+			store, waiting := openIn(t, folder, system), hold(driver.KindMutex, "a", fmt.Sprintf("%d:1", n))
+			store.arrive = func() { requests.Add(1) }
+			sub, err := store.Subscribe(t.Context(), waiting, func(driver.Notice) {})
+			require.NoError(t, err)
+			defer sub.Close()
+			waiting.Queue.Subscribed = true
+			acquire(t, store, waiting)
+			stores = append(stores, store)
+		}
 		settle()
-		require.Empty(t, notices)
-		_ = later.finish(peers.abandon)
+		before := requests.Load()
+		require.NoError(t, stores[1].Close())
 		settle()
-		require.NotEmpty(t, notices, "broken promise: it waits for a process that has ended")
-		assert.Equal(t, driver.Granted, acquire(t, waiting, write).Verdict)
+		assert.Equal(t, before, requests.Load())
+		_ = stores[0].finish(peers.abandon) // the holder
+		settle()
+		assert.Greater(t, requests.Load(), before, "the end of a process may free the lock")
 	})
 }
 

@@ -137,9 +137,12 @@ func (s *Store) watch(name string, r *record) {
 const watchAgain = time.Second
 
 // ended has the waiters of this store ask again: the process of another one has ended. It may
-// have held their locks, or have released one and ended before it has sent the message.
+// have held their locks, or have released one and ended before it has sent the message. One that has
+// closed has sent its messages, and what it held ends by its TTL.
 func (s *Store) ended(id string) {
-	died := s.peers.look(id) == dead
+	if s.peers.look(id) != dead {
+		return
+	}
 	s.mu.Lock()
 	names := make([]string, 0, len(s.subs))
 	for name := range s.subs {
@@ -148,10 +151,8 @@ func (s *Store) ended(id string) {
 	s.mu.Unlock()
 	for _, name := range names {
 		s.change(s.ending, name, tidy) //nolint:errcheck // the waiters ask again
-		if died {
-			s.mu.Lock()
-			s.subs[name].DeliverAll(driver.Notice{})
-			s.mu.Unlock()
-		}
+		s.mu.Lock()
+		s.subs[name].DeliverAll(driver.Notice{})
+		s.mu.Unlock()
 	}
 }

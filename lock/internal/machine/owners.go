@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -23,6 +24,9 @@ func (s *State) Owners() (owners []string) {
 	}
 	return append(owners, s.fair.order...)
 }
+
+// Queues reports whether an owner has a place in the queue of a fair lock.
+func (s *State) Queues(owner string) bool { return slices.Contains(s.fair.order, owner) }
 
 // OwnersOf returns which of them have a hold.
 func OwnersOf(h *driver.Hold) []string {
