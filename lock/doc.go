@@ -139,9 +139,9 @@ package lock
 // Tests: handoff_test.go, renewal/pass_test.go.
 // Planted: 134, 514, 551.
 //
-// Deferred functions: deferred.go, deferral.go.
+// Functions: lease.go do(); deferred ones: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512, 536, 550, 566.
+// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.
