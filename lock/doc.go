@@ -27,8 +27,8 @@
 //
 // The owner of a lock is a context, since Go has no thread ids: every context derived from
 // [Lease.Context] carries the ownership. Locking the same name with it raises the hold
-// count instead of waiting; the Options stay those of the first. All methods are safe for
-// concurrent use.
+// count; with any other the holder waits for itself. The Options stay those of the first.
+// All methods are safe for concurrent use.
 //
 // # When the store does not answer
 //
