@@ -43,6 +43,18 @@ func doers(t *testing.T, l *lock.Locker) map[string]doer {
 	}
 }
 
+// A function that is nil is a mistake of the program: no lock is requested, or waited for.
+func TestDoRefusesNil(t *testing.T) {
+	server := locktest.StartMemory(t)
+	others := doers(t, server.Locker(t, lock.Config{}))
+	for name, d := range doers(t, server.Locker(t, lock.Config{})) {
+		require.NoError(t, others[name].Do(t.Context(), func(context.Context) error {
+			assert.PanicsWithValue(t, "lock: Do: the function is nil", func() { _ = within(d, 0).Do(t.Context(), nil) }, name)
+			return nil
+		}))
+	}
+}
+
 // A function is called once the lock is held, and after it, the lock is free. It is not
 // called while another holder has the lock: Do returns after its MaxWait, or with its context.
 func TestDo(t *testing.T) {

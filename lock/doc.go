@@ -27,8 +27,8 @@
 //
 // The owner of a lock is a context, since Go has no thread ids: every context derived from
 // [Lease.Context] carries the ownership. Locking the same name with it raises the hold
-// count instead of waiting; the Options stay those of the first. All methods are safe for
-// concurrent use.
+// count; with any other the holder waits for itself. The Options stay those of the first.
+// All methods are safe for concurrent use.
 //
 // # When the store does not answer
 //
@@ -139,9 +139,9 @@ package lock
 // Tests: handoff_test.go, renewal/pass_test.go.
 // Planted: 134, 514, 551.
 //
-// Deferred functions: deferred.go, deferral.go.
+// Functions: lease.go do(); deferred ones: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512, 536, 550, 566.
+// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.
@@ -158,7 +158,7 @@ package lock
 // lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, lock/redisstore/fair_mixed_test.go, lock/redisstore/bounds_test.go,
 // fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310, 335, 423, 478, 544, 545.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310, 335, 423, 478, 544, 545, 567.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.

@@ -106,6 +106,18 @@ func (l *Lease) unlock(ctx context.Context, used bool) error {
 	return l.holding.unlock(ctx, used)
 }
 
+// do calls f with the lock that acquire gets; see [Mutex.Do].
+func do(ctx context.Context, acquire func(context.Context) (*Lease, error), f func(ctx context.Context) error) error {
+	if f == nil {
+		panic("lock: Do: the function is nil")
+	}
+	lease, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return use(ctx, lease, f)
+}
+
 // use calls f while l is held, and unlocks it afterwards; see [Mutex.Do].
 func use(ctx context.Context, l *Lease, f func(ctx context.Context) error) (err error) {
 	defer func() {

@@ -86,7 +86,7 @@ func TestOptionsRefuse(t *testing.T) {
 		require.ErrorAs(t, err, new(*lock.NameError))
 		_, err = l.Mutex(name).TryLock(t.Context())
 		require.ErrorAs(t, err, new(*lock.NameError))
-		require.ErrorAs(t, l.Mutex(name).Do(t.Context(), nil), new(*lock.NameError))
+		require.ErrorAs(t, l.Mutex(name).Do(t.Context(), never(t)), new(*lock.NameError))
 	}
 }
 

@@ -105,11 +105,7 @@ func (m *Multi) TryLock(ctx context.Context) (*Lease, error) {
 
 // Do is [Mutex.Do] for all the locks.
 func (m *Multi) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	lease, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
+	return do(ctx, m.Lock, f)
 }
 
 // errSlow is the cause with which the requests of a limited wait end.

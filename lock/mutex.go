@@ -112,11 +112,8 @@ func (m *Mutex) ready(ctx context.Context) error {
 // context of f carries the ownership. It ends with ctx, and with cause [ErrLost] if the lease
 // is lost; another holder may then be active. Do returns f's error and, unless that
 // has it, the *[LostError] of a lease that was lost before f returned. The Unlock has a
-// [Config.RequestTimeout] of its own, also after ctx has ended. For a token use Lock.
+// [Config.RequestTimeout] of its own, also after ctx has ended. Do panics if f is nil. For a
+// token use Lock.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	lease, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return use(ctx, lease, f)
+	return do(ctx, m.Lock, f)
 }

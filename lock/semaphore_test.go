@@ -416,7 +416,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		"Several.Lock":            {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).Lock(t.Context())) }},
 		"Several.TryLock":         {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).TryLock(t.Context())) }},
 		"Several.MaxWait":         {1, driver.MaxSeveral, func(n int64) error { return second(p.Several(n).MaxWait(time.Hour).Lock(t.Context())) }},
-		"Several.Do":              {1, driver.MaxSeveral, func(n int64) error { return p.Several(n).Do(t.Context(), nil) }},
+		"Several.Do":              {1, driver.MaxSeveral, func(n int64) error { return p.Several(n).Do(t.Context(), never(t)) }},
 		"Permits.SetPermits":      {0, driver.MaxCount, func(n int64) error { return p.SetPermits(t.Context(), n) }},
 		"Permits.TrySetPermits":   {0, driver.MaxCount, func(n int64) error { return second(p.TrySetPermits(t.Context(), n)) }},
 		"Permits.TrySetPermitsFor": {0, driver.MaxCount, func(n int64) error {

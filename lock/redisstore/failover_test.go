@@ -21,12 +21,14 @@ import (
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
-func TestReplicasAreValidated(t *testing.T) {
+func TestSettingsAreValidated(t *testing.T) {
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
 	defer client.Close()
 	for says, c := range map[string]redisstore.Config{
-		"Replicas -1":        {Replicas: -1},
-		"ReplicaTimeout 1µs": {ReplicaTimeout: time.Microsecond},
+		"Replicas -1":                 {Replicas: -1},
+		"ReplicaTimeout 1µs":          {ReplicaTimeout: time.Microsecond},
+		"FairLockWaitTimeout 999ms":   {FairLockWaitTimeout: 999 * time.Millisecond},
+		"FairLockWaitTimeout 24h0m1s": {FairLockWaitTimeout: 24*time.Hour + time.Second},
 	} {
 		_, err := redisstore.New(client, c)
 		require.ErrorContains(t, err, says)

@@ -28,7 +28,8 @@ var fair = kind{
 	acquire: func(r request) (*transport.Call, error) {
 		return newCall(fairAcquire,
 			[]key{r.at, tokenKey(r.at), queueKey(r.at), timeoutsKey(r.at), placesKey(r.at), channelKey(r.at)},
-			r.TTL.Milliseconds(), r.Owner, r.Count, r.store.fenceMillis, r.Queue.Keep.Milliseconds(), r.publish), nil
+			r.TTL.Milliseconds(), r.Owner, r.Count, r.store.fenceMillis, r.Queue.Keep.Milliseconds(), r.publish,
+			r.store.config.FairLockWaitTimeout.Milliseconds()), nil
 	},
 	answer: answer,
 	release: func(r request) (*transport.Call, error) {
@@ -55,7 +56,7 @@ func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, pl
 	if err != nil || len(owners) == 0 {
 		return nil, err
 	}
-	args := []any{place.Milliseconds()}
+	args := []any{place.Milliseconds(), s.config.FairLockWaitTimeout.Milliseconds()}
 	for _, owner := range owners {
 		args = append(args, owner)
 	}

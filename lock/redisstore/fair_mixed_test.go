@@ -243,6 +243,46 @@ func TestDeadWaiterBehindBriefThreads(t *testing.T) {
 	})
 }
 
+// A waiter of ours counts the wait of Redisson's first thread as FairLockWaitTimeout. Where that is
+// short, a thread that dies behind it blocks the queue for a short time; where it is long,
+// Redisson does not drop it.
+func TestFairLockWaitTimeout(t *testing.T) {
+	t.Parallel()
+	for n := range 4 {
+		wait, kept := []time.Duration{10 * time.Second, time.Hour}[n%2], n >= 2
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.Start(t)
+			store := openWith(t, server.Client(t), redisstore.Config{FairLockWaitTimeout: wait})
+			var threads []*redissonThread
+			for n := range 3 {
+				threads = append(threads, &redissonThread{t, server.Client(t), fmt.Sprintf("%s:%d", java, n)})
+			}
+			holder, first, dying := threads[0], threads[1], threads[2]
+			require.True(t, holder.lock(wait))
+			require.False(t, first.lock(wait))
+			asks(t, store, fairHold(ourOwner(1), 5*time.Second))
+			if kept { // by a request for several places
+				ask, err := store.KeepPlaces(t.Context(), "orders", []string{ourOwner(1)}, 5*time.Second)
+				require.NoError(t, err)
+				require.Empty(t, ask)
+			}
+			require.False(t, dying.lock(wait))
+			holder.unlock()
+			require.True(t, first.lock(wait))
+			first.unlock()
+			require.False(t, dying.lock(wait), "before a waiter of ours, which Redisson has dropped")
+			require.Equal(t, driver.Granted, asks(t, store, fairHold(ourOwner(1), 5*time.Second)).Verdict)
+			require.NoError(t, errorOf(store.Release(t.Context(), released(fairHold(ourOwner(1), 0)))))
+			// The last thread dies here.
+			begin := time.Now()
+			for asks(t, store, fairHold(ourOwner(2), 5*time.Second)).Verdict != driver.Granted {
+				time.Sleep(4 * time.Second)
+			}
+			assert.LessOrEqual(t, time.Since(begin), 2*wait+time.Minute)
+		})
+	}
+}
+
 // An owner that does not wait, and finds a dead waiter at the head of a free lock, wakes the first
 // living one.
 func TestTryWakesTheFirstLivingWaiter(t *testing.T) {

@@ -69,6 +69,13 @@ type Config struct {
 	// FormatRedisson it has no effect: there every mutex has tokens. Default: false.
 	PlainTokens bool
 
+	// FairLockWaitTimeout is Redisson's setting of that name, if its clients use the same fair
+	// locks: how long the place of one of their threads is kept. If it is longer than theirs, a
+	// thread that was killed behind a waiter of leasewheel blocks the queue for longer. If it is
+	// shorter, Redisson may drop a waiter of leasewheel, which is the first again within seconds.
+	// Waiters of other values, as in other processes, keep the order. Default: 5 min.
+	FairLockWaitTimeout time.Duration
+
 	// Replicas is how many replicas must have a grant before it counts. This costs one
 	// more round trip, between the servers. A grant that fewer replicas have within
 	// ReplicaTimeout is an error that matches [ErrUnreplicated] and
@@ -178,7 +185,12 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if c.ReplicaTimeout == 0 {
 		c.ReplicaTimeout = DefaultReplicaTimeout
 	}
+	if c.FairLockWaitTimeout == 0 {
+		c.FairLockWaitTimeout = 5 * time.Minute
+	}
 	switch {
+	case c.FairLockWaitTimeout < time.Second || c.FairLockWaitTimeout > 24*time.Hour:
+		return nil, fmt.Errorf("redisstore: FairLockWaitTimeout %v is out of range; accepted are 1s to 24h, 0 for 5m", c.FairLockWaitTimeout)
 	case c.Replicas < 0:
 		return nil, fmt.Errorf("redisstore: Replicas %d is negative; accepted are 0 for not waiting, and more", c.Replicas)
 	case c.ReplicaTimeout < time.Millisecond:

@@ -120,6 +120,42 @@ func testKilledHead(t *testing.T, version string, threads int, holder string) {
 	}
 }
 
+// TestFairLockWaitTimeout queues threads of both sides that have another fairLockWaitTimeout than the
+// default: a thread behind a waiter of ours has the place that its own setting gives it, and
+// Redisson drops no waiter of ours.
+func TestFairLockWaitTimeout(t *testing.T) {
+	eachThat(t, func(version string) bool { return atLeast(version, "3.52") }, func(t *testing.T, version string) {
+		for _, wait := range []time.Duration{10 * time.Second, time.Hour} {
+			s := single(t)
+			option := fmt.Sprintf("fairwait=%d", wait.Milliseconds())
+			java, wheel := open(t, redisson(t, version), s.address, option), open(t, golang(t), s.address, option)
+			record(t, fmt.Sprintf("3 fair: fairLockWaitTimeout of %v", wait), java.name, "fair", both, nil)
+			name := fresh("wait")
+			require.NotEqual(t, "0", java.do("holder", "lock", "fair", name, never, renewed))
+			sides := []*client{java, wheel, java, wheel}
+			var granted []<-chan reply
+			for i, side := range sides {
+				granted = append(granted, side.begin(fmt.Sprint(i), "lock", "fair", name, forever, renewed))
+				s.queued(t, name, int64(i+1))
+			}
+			ctx := t.Context()
+			timeouts := s.keys.ZRangeWithScores(ctx, "redisson_lock_timeout:{"+name+"}", 0, -1).Val()
+			clock := s.keys.Time(ctx).Val().UnixMilli()
+			require.Len(t, timeouts, len(sides))
+			for i, timeout := range timeouts { // at most a place of each thread up to it, and a lease
+				place := time.Duration(int64(timeout.Score)-clock) * time.Millisecond
+				require.Less(t, place, wait*time.Duration(1+i)+2*time.Minute, "waiter %d", i)
+			}
+			java.do("holder", "unlock", "fair", name)
+			for i, side := range sides {
+				r := await(t, granted[i]) // in another order this one would wait for ever
+				require.NoError(t, r.err)
+				side.do(fmt.Sprint(i), "unlock", "fair", name)
+			}
+		}
+	})
+}
+
 // awaitRefreshed waits for further requests of the head of a fair lock's queue.
 func (s *site) awaitRefreshed(t *testing.T, name string, times int) {
 	t.Helper()

@@ -205,6 +205,8 @@ func configure(locking *lock.Config, storing *redisstore.Config, key, value stri
 		locking.TTL = milliseconds(value)
 	case "poll":
 		locking.Poll = milliseconds(value)
+	case "fairwait":
+		storing.FairLockWaitTimeout = milliseconds(value)
 	case "fence":
 		storing.FenceTTL = milliseconds(value)
 	case "format":

@@ -12,6 +12,7 @@
 --       4 the life of the fencing counter in ms, 0 for no end
 --       5 how long the place is kept in ms, 0 for none
 --       6 the command to publish with
+--       7 how long Redisson keeps the place of a thread in ms
 -- returns  {1, token}  granted
 --          {0, ms}     another owner holds it (ms left, -1: without an end, -2: it is
 --                      free), and this owner is the head or does not wait
@@ -30,7 +31,7 @@
 -- include: fair_queue.lua
 
 local lock, list, timeouts, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
-local lease, owner, count, wait = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5])
+local lease, owner, count, wait, threadWait = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[7])
 
 local left = redis.call('pttl', lock)
 local holds = redis.pcall('hget', lock, owner)
@@ -83,7 +84,7 @@ if not queued then
   head = head or owner
 end
 redis.call('zadd', places, keptUntil, owner)
-local others = keepTimeouts(list, timeouts, places, now, wait, left, {owner})
+local others = keepTimeouts(list, timeouts, places, now, wait, threadWait, left, {owner})
 keepQueue(list, timeouts, places, others > 0 and haveTheirs(list, places, now))
 if more then return {5, 1} end
 return {head == owner and 0 or 4, left}

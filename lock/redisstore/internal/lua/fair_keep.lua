@@ -4,7 +4,8 @@
 -- KEYS  1 the lock, a hash of owner to holds
 --       2 the queue's list, 3 its timeouts, 4 its places
 -- ARGV  1 how long the places are kept in ms
---       2 and more: the waiters
+--       2 how long Redisson keeps the place of a thread in ms
+--       3 and more: the waiters
 -- returns  the numbers of those that are to send a request of their own, from 1: each that
 --          the queue does not have; the head; and if that is dead, Redisson's while the
 --          lock is free, or missing, the first whose place was kept
@@ -16,6 +17,7 @@
 
 local lock, list, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, wait, left = milliseconds(), tonumber(table.remove(ARGV, 1)), redis.call('pttl', lock)
+local threadWait = tonumber(table.remove(ARGV, 1))
 
 local ask, kept, entries, numbers = {}, {}, {}, {}
 local firstKept, expired
@@ -34,7 +36,7 @@ end
 if #kept == 0 then return ask end
 if expired then spare(places, now, wait) end
 redis.call('zadd', places, unpack(entries))
-local others = keepTimeouts(list, timeouts, places, now, wait, left, kept)
+local others = keepTimeouts(list, timeouts, places, now, wait, threadWait, left, kept)
 keepQueue(list, timeouts, places, others > 0 and haveTheirs(list, places, now))
 
 local head = redis.call('lindex', list, 0)

@@ -88,20 +88,20 @@ local function spare(places, now, wait)
   end
 end
 
-local threadWait = 300000 -- of a thread of Redisson without a limit, in ms
-
 -- theirWaits returns the sum of the waits of Redisson's waiters before each of the first hundred
 -- of the queue. A timeout of Redisson's is later by its wait than the one before. Behind a
--- waiter of ours, and at the head, it does not show the wait, which counts as threadWait.
-local function theirWaits(list, timeouts, places, now)
+-- waiter of ours, and at the head, it does not show the wait, which counts as threadWait: that
+-- of a thread without a limit. A wait with a limit, of tryLock, counts for five minutes at most.
+local function theirWaits(list, timeouts, places, now, threadWait)
   local before, sum, last = {}, 0, nil
+  local most = math.max(threadWait, 300000)
   for at = 0, 99 do
     local waiter = redis.call('lindex', list, at)
     if not waiter then break end
     before[waiter] = sum
     local by, kept = endOf(waiter, timeouts, places)
     if kept ~= places or by <= now then
-      sum = sum + math.min(threadWait, kept == timeouts and last and math.max(by - last, 0) or threadWait)
+      sum = sum + (kept == timeouts and last and math.min(most, math.max(by - last, 0)) or threadWait)
     end
     last = kept == timeouts and by or nil
   end
@@ -112,13 +112,13 @@ end
 -- It returns how many waiters of Redisson's there are at most.
 --
 -- A waiter of Redisson's lowers the timeouts behind it by its own wait when it is served and
--- when it gives up. Our timeout is therefore later by the waits before it, up to threadWait
--- each: so Redisson drops no waiter of ours before the end of the present lease, of which left
+-- when it gives up. Our timeout is therefore later by the waits before it, of which theirWaits
+-- knows the first hundred: so Redisson drops no waiter of ours before the end of the present lease, of which left
 -- ms are left.
-local function keepTimeouts(list, timeouts, places, now, wait, left, waiters)
+local function keepTimeouts(list, timeouts, places, now, wait, threadWait, left, waiters)
   local ahead = 10000 -- of the server's clock; Redisson waits for a dead head for so long
   local others = math.max(0, redis.call('llen', list) - redis.call('zcount', places, decimal(now), '+inf'))
-  local before = others > 0 and theirWaits(list, timeouts, places, now) or {}
+  local before = others > 0 and theirWaits(list, timeouts, places, now, threadWait) or {}
   local entries = {}
   for _, waiter in ipairs(waiters) do
     entries[#entries + 1] = decimal(now + wait + ahead + math.max(left, 0) + (before[waiter] or others * threadWait))
