@@ -343,27 +343,31 @@ func secure(fromURL, config *tls.Config) *tls.Config {
 // dialer returns what dials by TLS, and nil without TLS: then go-redis's own suffices. By TLS that
 // one ignores the context, so that a server that hangs would hold up a subscription, and Close, for
 // the whole timeout. It would also connect once more for each subscription connection that breaks.
-//
-// Sentinels and clusters name other hosts than the URL's. Each is verified by its own name, unless the
-// user's configuration has one; an address without a name by the URL's.
 func dialer(timeout time.Duration, config, users *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if config == nil {
 		return nil
 	}
-	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{
+	d := &net.Dialer{
 		Timeout:         cmp.Or(timeout, 5*time.Second), // go-redis's default, like the following
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}}
-	own := d
-	own.Config = config.Clone()
-	own.Config.ServerName = "" // the address's
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, _ := net.SplitHostPort(address)
-		if (users == nil || users.ServerName == "") && (net.ParseIP(host) == nil || net.ParseIP(config.ServerName) != nil) {
-			return own.DialContext(ctx, network, address)
-		}
-		return d.DialContext(ctx, network, address)
 	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		named := config.Clone()
+		if users == nil || users.ServerName == "" {
+			named.ServerName = serverName(address, config.ServerName)
+		}
+		return (&tls.Dialer{NetDialer: d, Config: named}).DialContext(ctx, network, address)
+	}
+}
+
+// serverName returns the name by which a server is verified: its own, since sentinels and clusters name
+// other hosts than the URL's; that of the URL for a server without one.
+func serverName(address, ofURL string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if net.ParseIP(host) != nil && net.ParseIP(ofURL) == nil {
+		return ofURL
+	}
+	return host
 }
 
 func badURL(what string) error {
