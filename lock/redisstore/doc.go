@@ -150,6 +150,11 @@ package redisstore
 // Tests: readwrite_test.go, bounds_test.go.
 // Planted: 16-some-readers-speak-for-all, 470, 492.
 //
+// Releases beside keys that another program has replaced: internal/lua/fair_release.lua,
+// internal/lua/write_release.lua.
+// Tests: hostile_test.go.
+// Planted: 449, 473.
+//
 // Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
 // internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua,
