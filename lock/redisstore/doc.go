@@ -150,10 +150,10 @@ package redisstore
 // Tests: readwrite_test.go, bounds_test.go.
 // Planted: 16-some-readers-speak-for-all, 470, 492.
 //
-// Releases beside keys that another program has replaced: internal/lua/fair_release.lua,
-// internal/lua/write_release.lua.
+// Keys that another program has replaced: store.go Store.run(), internal/lua/replaced.lua,
+// internal/lua/fair_release.lua, internal/lua/write_release.lua.
 // Tests: hostile_test.go.
-// Planted: 449, 473.
+// Planted: 449, 473, 474.
 //
 // Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,

@@ -465,3 +465,28 @@ func TestReleaseBesideAReplacedKey(t *testing.T) {
 		}
 	}
 }
+
+// The error for a key that another program has replaced names it, and the kind of value that it is to have.
+func TestErrorNamesAReplacedKey(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	l := locker(t, server.Client(t), lock.Config{})
+	for key, c := range map[string]struct {
+		lock *lock.Mutex
+		kind string
+	}{
+		"redisson_lock_token:{a}":    {l.Mutex("a"), "string"},
+		"leasewheel_lock_line:{a}":   {l.Mutex("a"), "zset"},
+		"redisson_lock_queue:{a}":    {l.Fair("a"), "list"},
+		"redisson_lock_timeout:{a}":  {l.Fair("a"), "zset"},
+		"leasewheel_lock_places:{a}": {l.Fair("a"), "zset"},
+	} {
+		require.NoError(t, admin.Del(t.Context(), key).Err())
+		require.NoError(t, admin.SAdd(t.Context(), key, "another's").Err())
+		_, err := c.lock.Lock(t.Context())
+		isFault(t, err, redisstore.ErrWrongType)
+		require.ErrorContains(t, err, "the key "+key+" is no "+c.kind+": rename or delete it")
+		require.NoError(t, admin.Del(t.Context(), key).Err())
+		require.NoError(t, mustTake(t, t.Context(), c.lock).Unlock(t.Context()))
+	}
+}
