@@ -61,7 +61,7 @@ func (s *Store) Check(ctx context.Context, o driver.CheckOptions) (driver.Report
 // promote it, so the store's client would connect to it with the same credentials.
 func replicaClient(master *redis.Client, address string) *redis.Client {
 	o := *master.Options()
-	o.Dialer, o.Network, o.Addr = nil, "tcp", address
+	o.Dialer, o.Network, o.Addr = dialer(o.DialTimeout, o.TLSConfig, nil), "tcp", address
 	o.MinIdleConns, o.DialerRetries = 0, dialOnce
 	o.MaintNotificationsConfig = noMaintenance()
 	return redis.NewClient(&o)

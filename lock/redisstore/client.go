@@ -114,8 +114,9 @@ var ErrURL = errors.New("redisstore: malformed URL")
 // ClientConfig has what a URL has no place for. Its zero value adds nothing.
 type ClientConfig struct {
 	// TLS replaces the default configuration, which trusts the system's roots, for a URL
-	// that asks for TLS. Its ServerName may be empty: then it is the URL's host. For a client
-	// certificate that is renewed set GetClientCertificate, which each connection calls.
+	// that asks for TLS. Its ServerName may be empty: then it is the host of each server, and the
+	// URL's for one that has only an IP address. For a client certificate that is renewed set
+	// GetClientCertificate, which each connection calls.
 	TLS *tls.Config
 	// Credentials returns the user and the password for each new connection to a server, so
 	// that the next connection uses a password that has changed. The server must accept the new
@@ -167,7 +168,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
-		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig, c.TLS)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -181,7 +182,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		leaveSilentSentinel(o)
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
-		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig, c.TLS)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -195,7 +196,7 @@ func Dial(rawURL string, c ClientConfig) (redis.UniversalClient, error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity, o.DialerRetries = true, true, dialOnce
 		o.MaintNotificationsConfig = noMaintenance()
 		o.TLSConfig = secure(o.TLSConfig, c.TLS)
-		o.Dialer = dialer(o.DialTimeout, o.TLSConfig)
+		o.Dialer = dialer(o.DialTimeout, o.TLSConfig, c.TLS)
 		o.CredentialsProviderContext, err = c.provider(o.Username, o.Password)
 		if err != nil {
 			return nil, err
@@ -342,15 +343,31 @@ func secure(fromURL, config *tls.Config) *tls.Config {
 // dialer returns what dials by TLS, and nil without TLS: then go-redis's own suffices. By TLS that
 // one ignores the context, so that a server that hangs would hold up a subscription, and Close, for
 // the whole timeout. It would also connect once more for each subscription connection that breaks.
-func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialer(timeout time.Duration, config, users *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if config == nil {
 		return nil
 	}
-	d := tls.Dialer{Config: config, NetDialer: &net.Dialer{
+	d := &net.Dialer{
 		Timeout:         cmp.Or(timeout, 5*time.Second), // go-redis's default, like the following
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}}
-	return d.DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		named := config.Clone()
+		if users == nil || users.ServerName == "" {
+			named.ServerName = serverName(address, config.ServerName)
+		}
+		return (&tls.Dialer{NetDialer: d, Config: named}).DialContext(ctx, network, address)
+	}
+}
+
+// serverName returns the name by which a server is verified: its own, since sentinels and clusters name
+// other hosts than the URL's; that of the URL for a server without one.
+func serverName(address, ofURL string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if net.ParseIP(host) != nil && net.ParseIP(ofURL) == nil {
+		return ofURL
+	}
+	return host
 }
 
 func badURL(what string) error {

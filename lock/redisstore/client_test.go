@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -118,6 +120,41 @@ func TestDialSecures(t *testing.T) {
 	require.NoError(t, err)
 	defer plain.Close()
 	assert.Nil(t, plain.(*redis.Client).Options().TLSConfig)
+}
+
+// Servers that sentinels or a cluster name have certificates of their own: each is verified by its name.
+func TestDialVerifiesEachServerByItsName(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(nil) // with a certificate for example.com and 127.0.0.1
+	t.Cleanup(server.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	for _, c := range []struct{ url, set, verified string }{
+		{"10.0.0.1", "", "127.0.0.1"},
+		{"redis.example", "", "redis.example"},
+		{"10.0.0.1", "set.example", "set.example"},
+		{"redis.example", "example.com", "example.com"},
+	} {
+		client, err := redisstore.Dial("rediss-cluster://"+c.url, redisstore.ClientConfig{TLS: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: trusted, ServerName: c.set,
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		conn, err := client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", server.Listener.Addr().String())
+		if err == nil {
+			require.NoError(t, conn.Close())
+			assert.NoError(t, server.Certificate().VerifyHostname(c.verified), "%+v", c)
+			continue
+		}
+		var other x509.HostnameError
+		require.ErrorAs(t, err, &other, "%+v", c)
+		assert.Equal(t, c.verified, other.Host, "%+v", c)
+	}
+
+	assert.Equal(t, "b.example", redisstore.ServerName("b.example:6379", "a.example"))
+	assert.Equal(t, "b.example", redisstore.ServerName("b.example:6379", "10.0.0.1"))
+	assert.Equal(t, "a.example", redisstore.ServerName("[::1]:6379", "a.example"))
+	assert.Equal(t, "::1", redisstore.ServerName("[::1]:6379", "10.0.0.1"))
 }
 
 // For any malformed URL, the error has one line and no password.

@@ -383,3 +383,30 @@ func TestClusterWithoutAddresses(t *testing.T) {
 	require.ErrorContains(t, err, "cluster-preferred-endpoint-type")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
+
+// A cluster that is down and allows reads refuses the writes of scripts alone: that passes, too.
+func TestClusterThatIsDownButAllowsReads(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterConfig{Masters: 1, Server: redistest.Config{Directives: []string{"cluster-allow-reads-when-down yes"}}})
+	store, node := open(t, cluster.Client(t)), cluster.Nodes[0]
+	awaitState := func(state string) {
+		t.Helper()
+		client := node.Client(t)
+		require.Eventually(t, func() bool {
+			return strings.HasPrefix(client.ClusterInfo(t.Context()).Val(), "cluster_state:"+state)
+		}, time.Minute, time.Millisecond)
+	}
+	other := cluster.Slot(t, "other")
+	do(t, node, "config", "set", "cluster-require-full-coverage", "yes")
+	do(t, node, "cluster", "delslots", other)
+	awaitState("fail")
+	_, err := store.Acquire(t.Context(), mutexOf("a", 1))
+	isFault(t, err, redisstore.ErrCluster)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrNotDone)
+	got := make(chan *lock.Lease, 1)
+	l := lockerOn(t, store, lock.Config{})
+	go send(got, func() *lock.Lease { return mustLock(t, l, "a") })
+	do(t, node, "cluster", "addslots", other)
+	require.NoError(t, (<-got).Unlock(t.Context()))
+}

@@ -150,6 +150,11 @@ package redisstore
 // Tests: readwrite_test.go, bounds_test.go.
 // Planted: 16-some-readers-speak-for-all, 470, 492.
 //
+// Keys that another program has replaced: store.go Store.run(), internal/lua/replaced.lua,
+// internal/lua/fair_release.lua, internal/lua/write_release.lua.
+// Tests: hostile_test.go.
+// Planted: 449, 473, 474.
+//
 // Semaphores, and what a script leaves that a missing right stops: internal/lua/semaphore_acquire.lua,
 // internal/lua/semaphore_release.lua, internal/lua/permit_acquire.lua, internal/lua/permit_release.lua,
 // internal/lua/write_acquire.lua, internal/lua/expiry.lua, internal/lua/permits_count.lua, internal/lua/latch_count.lua,
@@ -164,7 +169,7 @@ package redisstore
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.
-// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 505, 542.
+// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 428, 429, 505, 542.
 //
 // Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
 // internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go

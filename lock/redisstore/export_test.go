@@ -63,3 +63,6 @@ func Channels(h *driver.Hold) []string {
 	}
 	return channels
 }
+
+// ServerName is the name by which a server at an address is verified.
+var ServerName = serverName

@@ -439,3 +439,54 @@ func TestForbiddenLeaseFailsNoOtherRenewal(t *testing.T) {
 		}
 	}
 }
+
+// A lock is freed although another program has replaced a key that belongs to it.
+func TestReleaseBesideAReplacedKey(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	store := open(t, server.Client(t))
+	for kind, prefixes := range map[driver.Kind][]string{
+		driver.KindMutex: {"redisson_lock_token", "leasewheel_lock_line", "leasewheel_lock_turns"},
+		driver.KindFair:  {"redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout", "leasewheel_lock_places"},
+		driver.KindWrite: {"redisson_lock_token", "leasewheel_lock_claim"},
+	} {
+		for _, prefix := range prefixes {
+			hold, replaced := mutexOf("a", 1), prefix+":{a}"
+			hold.Kind = kind
+			require.Equal(t, driver.Granted, asks(t, store, hold).Verdict)
+			require.NoError(t, admin.Del(t.Context(), replaced).Err())
+			require.NoError(t, admin.SAdd(t.Context(), replaced, "another's").Err())
+			held, err := store.Release(t.Context(), released(hold))
+			require.NoError(t, err, "%v, %s", kind, replaced)
+			assert.True(t, held, "%v, %s", kind, replaced)
+			assert.Zero(t, admin.Exists(t.Context(), "a").Val(), "%v, %s", kind, replaced)
+			assert.Equal(t, []string{"another's"}, admin.SMembers(t.Context(), replaced).Val())
+			require.NoError(t, admin.Del(t.Context(), replaced).Err())
+		}
+	}
+}
+
+// The error for a key that another program has replaced names it, and the kind of value that it is to have.
+func TestErrorNamesAReplacedKey(t *testing.T) {
+	t.Parallel()
+	server, admin := startServer(t)
+	l := locker(t, server.Client(t), lock.Config{})
+	for key, c := range map[string]struct {
+		lock *lock.Mutex
+		kind string
+	}{
+		"redisson_lock_token:{a}":    {l.Mutex("a"), "string"},
+		"leasewheel_lock_line:{a}":   {l.Mutex("a"), "zset"},
+		"redisson_lock_queue:{a}":    {l.Fair("a"), "list"},
+		"redisson_lock_timeout:{a}":  {l.Fair("a"), "zset"},
+		"leasewheel_lock_places:{a}": {l.Fair("a"), "zset"},
+	} {
+		require.NoError(t, admin.Del(t.Context(), key).Err())
+		require.NoError(t, admin.SAdd(t.Context(), key, "another's").Err())
+		_, err := c.lock.Lock(t.Context())
+		isFault(t, err, redisstore.ErrWrongType)
+		require.ErrorContains(t, err, "the key "+key+" is no "+c.kind+": rename or delete it")
+		require.NoError(t, admin.Del(t.Context(), key).Err())
+		require.NoError(t, mustTake(t, t.Context(), c.lock).Unlock(t.Context()))
+	}
+}

@@ -300,7 +300,7 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 	if err != nil {
 		return a, clock, err
 	}
-	reply, err := s.transport.Run(ctx, c)
+	reply, err := s.run(ctx, c)
 	if err != nil {
 		return a, clock, err
 	}
@@ -326,7 +326,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.transport.Run(ctx, c)
+	reply, err := s.run(ctx, c)
 	if err != nil {
 		return false, err
 	}
@@ -335,6 +335,21 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		return false, fault.Unexpected(reply)
 	}
 	return code >= 0, nil
+}
+
+var replaced = transport.File("replaced.lua")
+
+// run runs a call. Its error for a key of another kind names the key.
+func (s *Store) run(ctx context.Context, c *transport.Call) (any, error) {
+	reply, err := s.transport.Run(ctx, c)
+	if !errors.Is(err, fault.ErrWrongType) {
+		return reply, err
+	}
+	found, _ := s.transport.Run(ctx, &transport.Call{Script: replaced, Keys: c.Keys})
+	if which, _ := found.([]any); len(which) == 2 {
+		err = fmt.Errorf("the key %v is no %v: rename or delete it: %w", which[0], which[1], err)
+	}
+	return nil, err
 }
 
 // Group returns the address of the cluster's node that keeps the lock called name. It returns

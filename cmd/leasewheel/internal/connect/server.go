@@ -58,7 +58,7 @@ func (s *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.CA, "store-ca", "", "trust the certificate authorities in this PEM `file` (rediss://)")
 	flags.StringVar(&s.Cert, "store-cert", "", "present the client certificate in this PEM `file`, read again for each connection (rediss://)")
 	flags.StringVar(&s.Key, "store-key", "", "key of the client certificate, a PEM `file`")
-	flags.StringVar(&s.ServerName, "store-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the URL's host)")
+	flags.StringVar(&s.ServerName, "store-server-name", "", "`NAME` that the server's certificate must have, and that is sent to it (default: the server's host)")
 	share(flags, "store", "store-file", "store-user", "store-password-file", "store-password-command", "store-sentinel-user",
 		"store-sentinel-password-file", "store-ca", "store-cert", "store-key", "store-server-name")
 }

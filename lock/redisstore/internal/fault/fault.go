@@ -185,6 +185,8 @@ func classOf(text string) Error {
 		return faults["NOPERM"]
 	case strings.Contains(rest, "access a non local key"): // which only the script names
 		return Error{Fault: ErrCluster, ofKey: true, passing: true, done: true, advice: "the slot is being moved"}
+	case strings.Contains(rest, "while the cluster is down"): // to a script, with cluster-allow-reads-when-down
+		return faults["CLUSTERDOWN"]
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
 	case strings.HasPrefix(rest, "This instance has cluster support disabled"):

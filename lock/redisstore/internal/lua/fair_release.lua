@@ -31,10 +31,11 @@ if ARGV[2] ~= '0' then
 end
 
 local now = milliseconds()
-redis.call('zrem', places, owner)
-leave(list, timeouts, owner)
-if holds then redis.call('hdel', lock, owner) end
-if redis.call('exists', lock) == 0 then
+local function leaveQueue()
+  redis.call('zrem', places, owner)
+  leave(list, timeouts, owner)
+end
+local function wakeHead()
   -- A waiter that was subscribed at its last request, and is no longer, has ended.
   local function unsubscribed(waiter, by)
     if by % 1 == 0 then return false end
@@ -44,5 +45,14 @@ if redis.call('exists', lock) == 0 then
   local head, _, more = first(list, timeouts, places, now, nil, unsubscribed)
   wake(ARGV[4], KEYS[5], places, head, more)
 end
-pcall(leaveToTheirs, list, timeouts, places, now) -- a broken queue does not prevent the release
+
+-- A broken queue, as one of which another client has replaced a key, does not prevent the release.
+if holds then
+  pcall(leaveQueue)
+  redis.call('hdel', lock, owner)
+else
+  leaveQueue()
+end
+if redis.call('exists', lock) == 0 then pcall(wakeHead) end
+pcall(leaveToTheirs, list, timeouts, places, now)
 return holds and 1 or -1

@@ -15,7 +15,7 @@
 -- include: readwrite.lua
 
 local kept = tonumber(ARGV[2])
-if kept == 0 and redis.call('get', KEYS[3]) == ARGV[1] then
+if kept == 0 and redis.pcall('get', KEYS[3]) == ARGV[1] then
   redis.call('del', KEYS[3])
   sendAll(ARGV[4], KEYS[2])
 end
