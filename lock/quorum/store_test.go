@@ -899,6 +899,7 @@ func TestFirstPeriodIsTheShortest(t *testing.T) {
 		all, stores := booths(3)
 		for i, b := range all {
 			stores[i] = begun{b, time.Duration(3-i) * time.Second}
+			b.set(func(string, *driver.Hold) mishap { return mishap{there: time.Duration(i) * time.Millisecond} })
 		}
 		a, err := over(t, quorum.Config{NodeTimeout: nodeTimeout, LooseTokens: true}, stores...).Acquire(t.Context(), hold("me:1"))
 		require.NoError(t, err)
