@@ -266,18 +266,23 @@ func TestCheckFindsAClockThatIsSet(t *testing.T) {
 	config := durable()
 	config.Env = c.env()
 	client := redistest.Start(t, config).Client(t)
-	store, err := redisstore.New(client, redisstore.Config{})
-	require.NoError(t, err)
-	defer store.Close()
-	store.SetCheckTimeout(answersWithin, answersWithin)
-	ask := func() driver.Report {
-		report, err := store.Check(t.Context(), driver.CheckOptions{TTL: longTTL})
+	var found []driver.Finding
+	// Of a store whose first reading the machine has held up for half a second, none is compared with it.
+	for limit := time.Now().Add(time.Minute); len(found) < 2 && time.Now().Before(limit); {
+		store, err := redisstore.New(client, redisstore.Config{})
 		require.NoError(t, err)
-		return report
+		defer store.Close()
+		store.SetCheckTimeout(answersWithin, answersWithin)
+		ask := func() driver.Report {
+			report, err := store.Check(t.Context(), driver.CheckOptions{TTL: longTTL})
+			require.NoError(t, err)
+			return report
+		}
+		c.step(t, 0)
+		require.Empty(t, ask().Findings)
+		c.step(t, time.Hour)
+		found = about(ask(), "clock")
 	}
-	require.Empty(t, ask().Findings)
-	c.step(t, time.Hour)
-	found := about(ask(), "clock")
 	require.Len(t, found, 2)
 	assert.Equal(t, driver.SeverityError, found[0].Severity)
 	assert.Regexp(t, `^the server's clock was set: it is (1h0m|59m\d\d)\S* ahead of where`, found[0].Found)
