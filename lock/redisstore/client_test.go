@@ -247,7 +247,8 @@ func TestDialRefusesToSkipVerification(t *testing.T) {
 	}
 }
 
-// A URL of another kind than its server gets an error that names the right one, and no retry.
+// A URL of another kind than its server, or of a database that it lacks, gets an error with the next
+// step, and no retry.
 func TestURLOfAnotherKindOfServer(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinels(t, redistest.SentinelConfig{Replicas: 1, Sentinels: 1})
@@ -255,6 +256,7 @@ func TestURLOfAnotherKindOfServer(t *testing.T) {
 	_, sentinel := set.Sentinels[0].Addr()
 	for url, advice := range map[string]string{
 		"redis-cluster://" + server + "?":                        "connect by redis://",
+		"redis://" + server + "/16?":                             "it has no database of this number",
 		"redis-sentinel://" + server + "?master_name=m&":         "it is no sentinel",
 		"redis-sentinel://" + sentinel + "?master_name=missing&": "check master_name",
 		"redis://" + sentinel + "?":                              "`leasewheel doctor` finds what is missing",

@@ -189,6 +189,8 @@ func classOf(text string) Error {
 		return faults["CLUSTERDOWN"]
 	case strings.HasPrefix(rest, "Protocol error: unauthenticated"): // the request is too long before authentication
 		return faults["NOAUTH"]
+	case strings.HasPrefix(rest, "DB index is out of range"), strings.HasPrefix(rest, "SELECT is not allowed in cluster mode"):
+		return Error{advice: "it has no database of this number: see its setting `databases`; a node of a cluster has 0 alone"}
 	case strings.HasPrefix(rest, "This instance has cluster support disabled"):
 		return Error{advice: "it is no node of a cluster: connect by redis://, or with a *redis.Client"}
 	case noSentinel.MatchString(rest):
