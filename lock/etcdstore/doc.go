@@ -97,4 +97,4 @@ package etcdstore
 // peer.go, watch.go.
 // Tests: store_test.go, late_test.go, lease_test.go, peer_test.go, clock_test.go, auth_test.go, keeper_test.go,
 // faults_real_test.go, leader_real_test.go, peer_real_test.go; costs: bench/peers/etcd.
-// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477.
+// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477, 558.

@@ -113,8 +113,8 @@ func (s *Store) peerEnded(id clientv3.LeaseID) {
 }
 
 // leaseEnded releases what an ended lease has of names, and has their waiters send requests again. Another
-// store that was faster has notified those concerned, unless the record has ended with the lease; those of this
-// store may have lost their own places.
+// store that was faster has notified those concerned, unless the record has ended with the lease and may have begun
+// anew; those of this store may have lost their own places.
 func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []string) {
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
@@ -128,10 +128,11 @@ func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []str
 	}
 }
 
-// concerned reports whether a record lived by a lease before the step, or by none.
+// concerned reports whether a record lived by a lease before the step, or may have ended with it: it had nothing
+// by which this store waits. The caller holds mu.
 func (o outcome) concerned(id clientv3.LeaseID) bool {
 	var r record
 	machine.Decode(o.before, r.code)
 	ids := r.leases()
-	return len(ids) == 0 || slices.Contains(ids, id)
+	return slices.Contains(ids, id) || !slices.ContainsFunc(ids, func(id clientv3.LeaseID) bool { return o.s.waits[id] })
 }

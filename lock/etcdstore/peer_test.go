@@ -72,6 +72,34 @@ func TestFormerPeerWakesNoWaiter(t *testing.T) {
 	assert.NotZero(t, ended(1, "b"), "the record has ended with the lease")
 }
 
+// A waiter without a part in the record is woken by the holder's end, though the record ended with it and another
+// store has begun one anew: as a reader for which the lock is free.
+func TestRecordBegunAnewWakesWaiter(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s, other := beside(t, holder), beside(t, holder)
+	s.waitTTL = time.Hour
+	read := func(owner string) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour}
+	}
+	acquire(t, holder, &driver.Hold{Kind: driver.KindWrite, Name: "a", Owner: "h:1", Count: 1, TTL: time.Hour})
+	var notices atomic.Int64
+	sub := subscribe(t, s, read("me:1"), func(driver.Notice) { notices.Add(1) })
+	defer sub.Close()
+	require.Equal(t, driver.Refused, asks(t, s, read("me:1")).Verdict)
+	id := leaseOf(t, holder, "a", "h:1")
+	s.mu.Lock()
+	require.Contains(t, s.peers, id)
+	s.peers[id].stop() // its end is noticed below
+	s.mu.Unlock()
+	revoke(t, holder, id)
+	acquire(t, other, read("other:1"))
+	require.Zero(t, notices.Load())
+	s.peerEnded(id)
+	assert.NotZero(t, notices.Load(), "broken promise: it waits for a lock that is free for it")
+	acquire(t, s, read("me:1"))
+}
+
 // Nothing is left of the watch of a lease that has ended: while a lock is contended, one ends every few seconds.
 func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	t.Parallel()

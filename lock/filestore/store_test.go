@@ -884,6 +884,39 @@ func TestADeletedPipe(t *testing.T) {
 	require.Equal(t, dead, lent.peers.look(mine.id))
 }
 
+// The end of a process is noticed also if its pipe was made anew after those that wait had theirs again.
+func TestAPipeMadeAnewIsWatched(t *testing.T) {
+	folder := t.TempDir() + "/locks"
+	mine, theirs := openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t))
+	require.Equal(t, driver.Granted, acquire(t, mine, hold(driver.KindMutex, "a", "me:1")).Verdict)
+	waiting, notices := hold(driver.KindMutex, "a", "you:1"), make(chan driver.Notice, 100)
+	sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer sub.Close()
+	noticed := func() {
+		t.Helper()
+		select {
+		case <-notices:
+		case <-time.After(time.Minute):
+			t.Fatal("broken promise: the waiter was not notified")
+		}
+		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	}
+	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+	require.NoError(t, os.RemoveAll(folder+"/stores"))
+	theirs.peers.restore()
+	noticed()
+	mine.peers.restore()
+	noticed()
+	_ = mine.finish(peers.abandon)
+	select {
+	case <-notices:
+	case <-time.After(time.Minute):
+		t.Fatal("broken promise: the end of the process was not noticed")
+	}
+	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+}
+
 // A process may end after it was looked at and before it is watched.
 func TestAWatchThatComesTooLate(t *testing.T) {
 	s := openIn(t, t.TempDir()+"/locks", mustSystem(t))

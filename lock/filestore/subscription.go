@@ -137,10 +137,11 @@ func (s *Store) watch(name string, r *record) {
 const watchAgain = time.Second
 
 // ended has the waiters of this store ask again: the process of another one has ended. It may
-// have held their locks, or have released one and ended before it has sent the message. One that has
-// closed has sent its messages, and what it held ends by its TTL.
+// have held their locks, or have released one and ended before it has sent the message; or its pipe
+// was made anew, which they then watch. One that has closed has sent its messages, and what it held
+// ends by its TTL.
 func (s *Store) ended(id string) {
-	if s.peers.look(id) != dead {
+	if s.peers.look(id) == closed {
 		return
 	}
 	s.mu.Lock()

@@ -283,6 +283,26 @@ func TestFairLockWaitTimeout(t *testing.T) {
 	}
 }
 
+// A thread of Redisson that waits with a limit, by tryLock, keeps its place for that: a pause of its process
+// costs it no place, whatever the fleet's FairLockWaitTimeout is.
+func TestShortFairLockWaitTimeoutShortensNoTryLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := locktest.Start(t)
+		store := openWith(t, server.Client(t), redisstore.Config{FairLockWaitTimeout: time.Second})
+		holder := &redissonThread{t, server.Client(t), java + ":1"}
+		first := &redissonThread{t, server.Client(t), java + ":2"}
+		require.True(t, holder.lock(time.Second))
+		require.False(t, first.lock(4*time.Minute))
+		holder.unlock()
+		for range 10 { // first's process is stopped meanwhile
+			require.Equal(t, driver.Refused, asks(t, store, fairHold(ourOwner(1), 5*time.Second)).Verdict, "broken promise: the order of the queue")
+			time.Sleep(4 * time.Second)
+		}
+		require.True(t, first.lock(4*time.Minute))
+	})
+}
+
 // An owner that does not wait, and finds a dead waiter at the head of a free lock, wakes the first
 // living one.
 func TestTryWakesTheFirstLivingWaiter(t *testing.T) {

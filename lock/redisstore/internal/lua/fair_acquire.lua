@@ -65,7 +65,7 @@ if place and not redis.call('zscore', timeouts, owner) then
 end
 
 -- While the lock is held, a waiter of Redisson's may wait without a limit.
-local longest = wait > 0 and {[places] = wait, [timeouts] = left == -2 and threadWait * redis.call('llen', list)} or nil
+local longest = wait > 0 and {[places] = wait, [timeouts] = left == -2 and mostWait(threadWait) * redis.call('llen', list)} or nil
 local head, dropped, more = first(list, timeouts, places, now, longest)
 if left == -2 and not more and (not head or head == owner) then
   local granted = grant()

@@ -88,13 +88,16 @@ local function spare(places, now, wait)
   end
 end
 
+-- mostWait is the most ms that a waiter of Redisson's counts for. One with a limit, of tryLock, may wait for
+-- longer than threadWait, which is for a thread without a limit. It counts for five minutes at most.
+local function mostWait(threadWait) return math.max(threadWait, 300000) end
+
 -- theirWaits returns the sum of the waits of Redisson's waiters before each of the first hundred
 -- of the queue. A timeout of Redisson's is later by its wait than the one before. Behind a
--- waiter of ours, and at the head, it does not show the wait, which counts as threadWait: that
--- of a thread without a limit. A wait with a limit, of tryLock, counts for five minutes at most.
+-- waiter of ours, and at the head, it does not show the wait, which counts as threadWait.
 local function theirWaits(list, timeouts, places, now, threadWait)
   local before, sum, last = {}, 0, nil
-  local most = math.max(threadWait, 300000)
+  local most = mostWait(threadWait)
   for at = 0, 99 do
     local waiter = redis.call('lindex', list, at)
     if not waiter then break end
