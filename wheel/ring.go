@@ -55,7 +55,7 @@ func newRing(buckets int) ring {
 func (r *ring) link(n *bucket.Node) {
 	tick, _ := n.PendingTick()
 	if tick <= r.now {
-		r.disorder = r.disorder || !r.due.Empty()
+		r.disorder = !r.due.Empty()
 		r.due.Add(n, tick)
 		return
 	}

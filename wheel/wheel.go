@@ -101,7 +101,6 @@ func New(config Config) (*Wheel, error) {
 		withdrawn: make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
-	w.needed.Store(int64(bucket.Never))
 	limited := w.limit != 0
 	w.timers = timeout.Owner{Engine: adopter{w}, Limited: limited}
 	w.inline = timeout.Owner{Engine: adopter{w}}
@@ -341,14 +340,10 @@ func (w *Wheel) Drain() []Unrun {
 	var ended []life
 	var drained []Unrun
 	w.each(func(n *bucket.Node) {
-		var tick timeout.Tick
-		var won bool
-		switch owner := n.Owner(); {
-		case owner.Pooled:
-			tick, won = n.Withdraw(n.Life())
-		case owner != &w.inline:
-			tick, won, _ = n.Disarm()
+		if n.Owner() == &w.inline {
+			return
 		}
+		tick, won, _ := n.Disarm()
 		if !won {
 			return
 		}

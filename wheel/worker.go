@@ -34,7 +34,6 @@ func (w *Wheel) work() {
 		if clean {
 			<-w.withdrawn
 			w.release()
-			w.alarm.close()
 			close(w.ended)
 			return
 		}
