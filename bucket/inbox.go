@@ -100,8 +100,8 @@ func (in *Inbox) reuse() (*Node, bool) {
 		n := in.spare[last]
 		in.spare[last] = nil
 		in.spare = in.spare[:last]
-		// It is not arriving: Put takes a free node only once spare is empty.
-		if _, pending := n.PendingTick(); !pending && n.hold.has(queued) && n.hold.has(held) {
+		// It is not pending: Put takes a free node only once spare is empty.
+		if n.hold.has(queued) && n.hold.has(held) {
 			n.EndLife()
 			return n, true
 		}
