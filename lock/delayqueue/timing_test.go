@@ -416,6 +416,27 @@ func TestBackoffAndDeadLetters(t *testing.T) {
 	})
 }
 
+// A message is tried ten times by default, and without an end if the number is negative.
+func TestDefaultOfAttempts(t *testing.T) {
+	for most, dead := range map[int]bool{0: true, -1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := open(t, embedded(t), config{})
+			put(t, q, message{ID: "a"})
+			tried := 0
+			work(t, q, func(context.Context, *delivery) error {
+				tried++
+				return errFailed
+			}, worker{MaxAttempts: most, Backoff: func(int, error) time.Duration { return time.Second }})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			info, err := q.Get(t.Context(), "a")
+			require.NoError(t, err)
+			assert.Equal(t, dead, info.State == delayqueue.Dead)
+			assert.Equal(t, dead, tried == 10, "%d attempts", tried)
+		})
+	}
+}
+
 // A backoff is no longer than configured, and varies.
 func TestExponential(t *testing.T) {
 	b := delayqueue.Exponential(time.Second, time.Hour)
