@@ -2,6 +2,7 @@ package wheel_test
 
 import (
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -216,15 +217,20 @@ func TestPostponedByItsNeighbour(t *testing.T) {
 		},
 	}, func(t *testing.T, schedule func(w *wheel.Wheel, task func()) timeout.Timeout) {
 		w, r := start(t, wheel.Config{Tick: ms}), newRecord(t)
-		var pair [2]timeout.Timeout
+		var mu sync.Mutex
+		var pair [2]timeout.Timeout // guarded by mu
+		mu.Lock()
 		for i := range pair {
 			pair[i] = schedule(w, func() {
 				r.run("a")
+				mu.Lock()
+				defer mu.Unlock()
 				if time.Since(r.start) < 20*ms {
 					check(t, pair[1-i].Reset(20*ms), "it cannot be reset")
 				}
 			})
 		}
+		mu.Unlock()
 		r.at(100)
 		r.want("a@10 a@30")
 	})
