@@ -100,8 +100,8 @@ func (in *Inbox) reuse() (*Node, bool) {
 		n := in.spare[last]
 		in.spare[last] = nil
 		in.spare = in.spare[:last]
-		// It is not arriving: Put takes a free node only once spare is empty.
-		if _, pending := n.PendingTick(); !pending && n.hold.has(queued) && n.hold.has(held) {
+		// It is not pending: Put takes a free node only once spare is empty.
+		if n.hold.has(queued) && n.hold.has(held) {
 			n.EndLife()
 			return n, true
 		}
@@ -266,9 +266,8 @@ func (in *Inbox) unmark(nodes []*Node, flag hold) {
 	in.mu.Unlock()
 }
 
-// Drop releases nodes that the worker has unlinked and that are no longer pending. It
-// returns those that were armed again meanwhile, which stay with the worker. Only the
-// worker calls it.
+// Drop releases nodes that the worker has unlinked, except the pending ones: it returns
+// them, and they stay with the worker. Only the worker calls it.
 func (in *Inbox) Drop(nodes []*Node) (armed []*Node) {
 	armed = nodes[:0]
 	in.mu.Lock()

@@ -297,3 +297,28 @@ func TestCancelledBehindTheWorker(t *testing.T) {
 		t.Errorf("%d are counted as cancelled, want 1", cancelled)
 	}
 }
+
+// The worker releases a node that was cancelled while it waited for its turn, before or after the
+// inbox is informed. The node is free then, and serves one timeout.
+func TestReleasedNodeServesOne(t *testing.T) {
+	for _, informed := range []bool{false, true} {
+		in := newInbox()
+		n, _ := put(t, in, 10)
+		take(in)
+		life := n.Life()
+		n.Withdraw(life)
+		if informed && !in.Cancelled(n, life) {
+			t.Error("a cancelled node that the worker has is not reclaimed")
+		}
+		in.Drop([]*Node{n})
+		if !informed && in.Cancelled(n, life) {
+			t.Error("a free node is reclaimed")
+		}
+		_, first := put(t, in, 20)
+		_, second := put(t, in, 20)
+		if first.State() != timeout.Pending || second.State() != timeout.Pending {
+			t.Errorf("two timeouts are %v and %v: they share a node", first.State(), second.State())
+		}
+		checkSlabs(t, &in.free, 2)
+	}
+}

@@ -82,9 +82,10 @@ func (e *Entry) arm(tick Tick, onlyPending bool) Armed {
 	}
 }
 
-// Disarm is the exit by cancel for an adopted entry. It reports whether the caller has
-// won, the tick that the entry was pending for at that moment, and whether a run was under
-// way by then. It closes an entry whose owner is Final.
+// Disarm is the exit by cancel for an adopted entry, or for one that only the caller can
+// start. It reports whether the caller has won, the tick that the entry was pending for at
+// that moment, and whether a run of an adopted one was under way by then. It closes an entry
+// whose owner is Final.
 func (e *Entry) Disarm() (tick Tick, won, begun bool) {
 	var mark word
 	if e.owner.Final {

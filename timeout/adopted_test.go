@@ -70,6 +70,10 @@ func TestHandedOutOnce(t *testing.T) {
 	if !e.TakeBack(true) || e.TakeBack(true) {
 		t.Error("taken back, it need not be named, or is taken back twice")
 	}
+	if !e.Hand(10) || !e.Run(10, 10) || e.TakeBack(false) || !e.Busy() {
+		t.Error("while its run is under way, it is taken back")
+	}
+	e.Ran(false)
 	e.Disarm()
 	if e.Hand(10) {
 		t.Error("cancelled, it is handed out")

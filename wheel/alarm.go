@@ -3,14 +3,13 @@ package wheel
 import "time"
 
 // An alarm is what the worker sleeps on. The worker's goroutine calls open before the
-// first wait and close after the last. Any goroutine calls ring.
+// first wait. Any goroutine calls ring.
 type alarm interface {
 	open()
 	// wait returns after d, or when ring was called since the last wait. It may return
 	// early without a reason.
 	wait(d time.Duration)
 	ring()
-	close()
 }
 
 // portableAlarm is the alarm for all systems: a channel and a timer of the runtime's.
@@ -22,12 +21,6 @@ type portableAlarm struct {
 func newPortableAlarm() *portableAlarm { return &portableAlarm{rung: make(chan struct{}, 1)} }
 
 func (c *portableAlarm) open() {}
-
-func (c *portableAlarm) close() {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
-}
 
 func (c *portableAlarm) ring() {
 	select {

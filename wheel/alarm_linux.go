@@ -33,14 +33,10 @@ const (
 )
 
 func (f *futex) open() {
-	runtime.LockOSThread()
+	runtime.LockOSThread() // the thread, and its slack, end with the goroutine
 	// The kernel may delay a wake-up by the thread's slack, 50 µs by default. The call
 	// fails only for an invalid argument.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
-}
-
-func (f *futex) close() {
-	// The thread, and its slack, end with the goroutine.
 }
 
 func (f *futex) ring() {

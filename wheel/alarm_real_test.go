@@ -14,7 +14,6 @@ func TestPreciseAlarmWaitsOnce(t *testing.T) {
 	ended := make(chan int)
 	go func() {
 		a.open()
-		defer a.close()
 		waits := 0
 		for deadline := time.Now().Add(100 * ms); time.Until(deadline) > 0; waits++ {
 			a.wait(time.Until(deadline))

@@ -41,6 +41,13 @@ func TestNewRefusesSenselessValues(t *testing.T) {
 	}
 }
 
+// The longest tick and the most buckets are accepted.
+func TestLargestConfig(t *testing.T) {
+	w, err := wheel.New(wheel.Config{Tick: time.Hour, Buckets: 1 << 20})
+	check(t, err == nil, "New: %v", err)
+	w.Stop()
+}
+
 // A wheel without a logger of its own has the default one, and the default tick.
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,7 +70,7 @@ package wheel
 // bucket/timers.go, arm.go.
 // Tests: timeout/entry_test.go, timeout/adopted_test.go, bucket/inbox_test.go,
 // arm_test.go, cancel_test.go, reset_test.go, race_test.go, stress_test.go.
-// Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203, 205.
+// Planted: 86, 87, 100, 101, 102, 110, 111, 112, 113, 202, 203, 205, 587, 588.
 //
 // The limit of pending timeouts: wheel.go Wheel.reserve(), worker.go Wheel.fired().
 // Tests: full_test.go. Planted: 571.

@@ -28,9 +28,13 @@ func TestExecutors(t *testing.T) {
 		"Pool":       {func(t *testing.T) wheel.Executor { return newPool(t, 3, 10) }, "a@7 b@8 c@9 d@37 e@38"},
 	}, func(t *testing.T, o order) {
 		w, r := start(t, wheel.Config{Tick: ms, Executor: o.executor(t)}), newRecord(t)
-		for i, name := range []string{"a", "b", "c", "d"} {
-			must(w.Schedule(time.Duration(7+i)*ms, func() { r.run(name); time.Sleep(30 * ms) }))
-		}
+		task := func(name string) func() { return func() { r.run(name); time.Sleep(30 * ms) } }
+		must(w.Schedule(7*ms, task("a")))
+		var timer wheel.Timer
+		timer.Init(w, task("b"))
+		must(timer.Arm(8 * ms))
+		must(w.ScheduleFunc(9*ms, func(timeout.Timeout) { task("c")() }))
+		must(w.Schedule(10*ms, task("d")))
 		r.schedule(w, 20*ms, "e")
 		r.at(200)
 		r.want(o.want)
@@ -87,10 +91,11 @@ func TestTimerOnWorkerIsNeverRefused(t *testing.T) {
 		timer.InitOnWorker(w, func() {
 			r.run("t")
 			if time.Since(r.start) < 30*ms {
-				must(timer.Arm(10 * ms))
+				check(t, timer.Timeout().Reset(10*ms), "its handle does not arm it")
 			}
 		})
 		must(timer.Arm(10 * ms))
+		check(t, timer.Deadline().Equal(r.start.Add(10*ms)), "it is due at %v", timer.Deadline())
 		r.schedule(w, 10*ms, "refused")
 		r.at(100)
 		r.want("t@10 t@20 t@30")

@@ -40,6 +40,16 @@ func InOrder(w *Wheel, d time.Duration, task func()) Timeout {
 // Log returns where the wheel's warnings go.
 func (w *Wheel) Log() *slog.Logger { return w.warnings.log }
 
+// Gone reports whether the worker has ended.
+func (w *Wheel) Gone() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // newRand returns random numbers whose seed is in the log of a failed test.
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()

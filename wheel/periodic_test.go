@@ -282,6 +282,17 @@ func TestEveryBegins(t *testing.T) {
 	})
 }
 
+// The plan begins at the first instant itself, not at its tick.
+func TestPlanBeginsBetweenTicks(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, w *wheel.Wheel, missed wheel.Missed) {
+		r := newRecord(t)
+		must(w.EveryFunc(r.start.Add(1500*time.Microsecond), 10500*time.Microsecond, missed, func(timeout.Timeout) { r.run("a") }))
+		r.at(30)
+		r.want(map[wheel.Missed]string{
+			wheel.Skip: "a@2 a@12 a@23", wheel.CatchUp: "a@2 a@12 a@23", wheel.Delay: "a@2 a@13 a@24"}[missed])
+	})
+}
+
 // A first run at an instant that is over comes at the next tick, and the plan begins there:
 // also if the instant is the tick that has just come, or lies between that and now.
 func TestEveryBeginsWithItsFirstRun(t *testing.T) {
@@ -496,6 +507,8 @@ func TestPeriodsOutOfRange(t *testing.T) {
 			check(t, err != nil && strings.Contains(err.Error(), period.String()) && strings.Contains(err.Error(), "10ms"),
 				"a period of %v: %v; want an error that names it and the tick", period, err)
 			check(t, h == timeout.Timeout{}, "a refused periodic task has a handle")
+			h, err = w.EveryFunc(time.Now(), period, wheel.Skip, func(timeout.Timeout) { t.Error("it was run all the same") })
+			check(t, err != nil && h == timeout.Timeout{}, "a period of %v from an instant on: %v, %v", period, h, err)
 		}
 		r := newRecord(t)
 		must(w.Every(10*ms, wheel.Skip, r.task("tick"))) // the shortest
@@ -521,6 +534,9 @@ func TestSetPeriodRefuses(t *testing.T) {
 		}
 		r.at(45)
 		r.want("tick@20 once@30 tick@40")
+		check(t, h.SetPeriod(10*ms), "the shortest period is refused")
+		r.at(75)
+		r.want("tick@60 tick@70")
 		h.Cancel()
 		check(t, !h.SetPeriod(20*ms), "the period of a cancelled task changed")
 		r.at(100)

@@ -72,7 +72,7 @@ func TestMovedAndCancelledIsReleasedWithinATick(t *testing.T) {
 				check(t, cancel(), "it cannot be cancelled")
 				pass(2 * ms)
 				left := 0
-				w.nodes(func(*bucket.Node) bool { left++; return true })
+				w.each(func(*bucket.Node) { left++ })
 				check(t, left == 1, "the wheel has %d timeouts, want the one that is pending", left)
 			})
 		})

@@ -2,6 +2,7 @@ package wheel_test
 
 import (
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -197,5 +198,40 @@ func TestResetsWithinOneSlotFromInsideItsTasks(t *testing.T) {
 		}
 		pass(second)
 		check(t, runs >= 4000, "%d runs, then it stood still", runs)
+	})
+}
+
+// Of two tasks that are due together, the one that runs first postpones the other, which then
+// waits until its new deadline.
+func TestPostponedByItsNeighbour(t *testing.T) {
+	each(t, map[string]func(w *wheel.Wheel, task func()) timeout.Timeout{
+		"Schedule": func(w *wheel.Wheel, task func()) timeout.Timeout { return must(w.Schedule(10*ms, task)) },
+		"ScheduleFunc": func(w *wheel.Wheel, task func()) timeout.Timeout {
+			return must(w.ScheduleFunc(10*ms, func(timeout.Timeout) { task() }))
+		},
+		"Timer": func(w *wheel.Wheel, task func()) timeout.Timeout {
+			timer := new(wheel.Timer)
+			timer.Init(w, task)
+			must(timer.Arm(10 * ms))
+			return timer.Timeout()
+		},
+	}, func(t *testing.T, schedule func(w *wheel.Wheel, task func()) timeout.Timeout) {
+		w, r := start(t, wheel.Config{Tick: ms}), newRecord(t)
+		var mu sync.Mutex
+		var pair [2]timeout.Timeout // guarded by mu
+		mu.Lock()
+		for i := range pair {
+			pair[i] = schedule(w, func() {
+				r.run("a")
+				mu.Lock()
+				defer mu.Unlock()
+				if time.Since(r.start) < 20*ms {
+					check(t, pair[1-i].Reset(20*ms), "it cannot be reset")
+				}
+			})
+		}
+		mu.Unlock()
+		r.at(100)
+		r.want("a@10 a@30")
 	})
 }

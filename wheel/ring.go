@@ -55,7 +55,7 @@ func newRing(buckets int) ring {
 func (r *ring) link(n *bucket.Node) {
 	tick, _ := n.PendingTick()
 	if tick <= r.now {
-		r.disorder = r.disorder || !r.due.Empty()
+		r.disorder = !r.due.Empty()
 		r.due.Add(n, tick)
 		return
 	}
@@ -212,27 +212,20 @@ func (r *ring) earliest() timeout.Tick {
 	return earliest
 }
 
-// all calls yield for every node until it returns false.
-func (r *ring) all(yield func(*bucket.Node) bool) {
-	more := true
-	visit := func(n *bucket.Node) bool {
-		more = yield(n)
-		return more
+// all calls visit for every node.
+func (r *ring) all(visit func(*bucket.Node)) {
+	for n := range r.due.All {
+		visit(n)
 	}
-	r.due.All(visit)
-	if more {
-		r.away.All(visit)
+	for n := range r.away.All {
+		visit(n)
 	}
 	for _, o := range r.overdue {
-		if !more {
-			return
-		}
 		visit(o.node)
 	}
 	for i := range r.buckets {
-		if !more {
-			return
+		for n := range r.buckets[i].All {
+			visit(n)
 		}
-		r.buckets[i].All(visit)
 	}
 }

@@ -283,6 +283,17 @@ func TestRingCatchesUpInOneRevolution(t *testing.T) {
 	m.check()
 }
 
+// Of the nodes in a list, only those in a bucket are found in time where they are.
+func TestRingFindsWhatIsInABucket(t *testing.T) {
+	m := newRingModel(t, 64)
+	for tick, found := range map[timeout.Tick]bool{0: false, 1: true} {
+		n := m.nodes[m.schedule(tick)]
+		check(t, m.ring.finds(n) == found, "a node of tick %d in list %d: %v", tick, n.List(), !found)
+	}
+	m.advance(1)
+	m.check()
+}
+
 // The earliest deadline is known at every distance and in every bucket: the worker does
 // not wake for occupied buckets on the way.
 func TestRingFindsTheEarliest(t *testing.T) {

@@ -60,12 +60,9 @@ func (s *shard) Time(k timeout.Tick) time.Time { return s.wheel.ticks.time(k) }
 
 // Cancelled implements [timeout.Engine].
 func (s *shard) Cancelled(e *timeout.Entry, life uint64) {
-	w := s.wheel
-	if w.limit != 0 {
-		w.live.Add(-1)
-	}
+	s.wheel.unreserve()
 	if s.inbox.Cancelled(bucket.Of(e), life) {
-		w.reclaimSoon()
+		s.wheel.reclaimSoon()
 	}
 }
 

@@ -94,11 +94,11 @@ func (t *Timer) arm(tick timeout.Tick) (wasPending bool, err error) {
 // Cancel disarms the timer and reports whether it did. True means that the task had not
 // begun and will not until the timer is armed again.
 func (t *Timer) Cancel() bool {
-	_, won, begun := t.node.Disarm()
+	_, won, _ := t.node.Disarm()
 	if won {
 		t.wheel.disarmed(&t.node)
 	}
-	return won && !begun
+	return won
 }
 
 // State returns the timer's state, such as pending or expired.

@@ -101,7 +101,6 @@ func New(config Config) (*Wheel, error) {
 		withdrawn: make(chan struct{}),
 		ended:     make(chan struct{}),
 	}
-	w.needed.Store(int64(bucket.Never))
 	limited := w.limit != 0
 	w.timers = timeout.Owner{Engine: adopter{w}, Limited: limited}
 	w.inline = timeout.Owner{Engine: adopter{w}}
@@ -300,7 +299,7 @@ func (w *Wheel) release() {
 // withdraw cancels everything that is pending in a wheel that is closed to new timeouts.
 func (w *Wheel) withdraw() []Unrun {
 	var left []Unrun
-	for n := range w.nodes {
+	w.each(func(n *bucket.Node) {
 		pooled := n.Owner().Pooled
 		var tick timeout.Tick
 		var won bool
@@ -310,7 +309,7 @@ func (w *Wheel) withdraw() []Unrun {
 			tick, won = n.TakeOut()
 		}
 		if !won {
-			continue
+			return
 		}
 		w.unreserveTimer(n)
 		w.counters.withdrawn.Add(1)
@@ -318,7 +317,7 @@ func (w *Wheel) withdraw() []Unrun {
 		if pooled {
 			n.SetTask(nil) // it belongs to the caller now, not to the handle
 		}
-	}
+	})
 	sortUnrun(left)
 	return left
 }
@@ -340,21 +339,17 @@ func (w *Wheel) Drain() []Unrun {
 	}
 	var ended []life
 	var drained []Unrun
-	for n := range w.nodes {
-		var tick timeout.Tick
-		var won bool
-		switch owner := n.Owner(); {
-		case owner.Pooled:
-			tick, won = n.Withdraw(n.Life())
-		case owner != &w.inline:
-			tick, won, _ = n.Disarm()
+	w.each(func(n *bucket.Node) {
+		if n.Owner() == &w.inline {
+			return
 		}
+		tick, won, _ := n.Disarm()
 		if !won {
-			continue
+			return
 		}
 		ended = append(ended, life{n, n.Life()})
 		drained = append(drained, Unrun{n.Timeout(), w.ticks.time(tick), n.Task()})
-	}
+	})
 	// The engine is called without locks held. By now the node may serve another timeout;
 	// the number of the life distinguishes the two.
 	for _, l := range ended {
@@ -364,30 +359,19 @@ func (w *Wheel) Drain() []Unrun {
 	return drained
 }
 
-// nodes calls yield for every node that the wheel has, some of them twice, with the
-// wheel's locks held. A node that yield withdraws is not used for another timeout before
-// yield returns, so its task can be read there and nowhere later.
-func (w *Wheel) nodes(yield func(*bucket.Node) bool) {
+// each calls visit for every node that the wheel has, some of them twice, with the wheel's
+// locks held. A node that visit withdraws is not used for another timeout before visit
+// returns, so its task can be read there and nowhere later.
+func (w *Wheel) each(visit func(*bucket.Node)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	batch := w.batch.nodes[:w.batch.filled]
-	for _, n := range batch {
-		if !yield(n) {
-			return
-		}
+	for _, n := range w.batch.nodes[:w.batch.filled] {
+		visit(n)
 	}
-	more := true
-	w.ring.all(func(n *bucket.Node) bool {
-		more = yield(n)
-		return more
-	})
+	w.ring.all(visit)
 	for i := range w.shards {
-		if !more {
-			return
+		for n := range w.shards[i].inbox.Arrivals {
+			visit(n)
 		}
-		w.shards[i].inbox.Arrivals(func(n *bucket.Node) bool {
-			more = yield(n)
-			return more
-		})
 	}
 }

@@ -21,10 +21,9 @@ type batch struct {
 	next   int           // the first that has not been run
 	began  time.Duration // since the wheel's start
 
-	// The nodes that have been run and are still with the worker. Ended ones go back to
-	// their inboxes. Moved ones, which are timers and nodes with a later tick, go to
-	// their new lists.
-	ended, moved []*bucket.Node
+	// The nodes that have had their turn and are still with the worker: those from slabs,
+	// and timers. Ended ones are released, the others go to their new lists.
+	pooled, timers []*bucket.Node
 }
 
 // work is the worker: it empties the inboxes, makes due what is due, runs it, and sleeps
@@ -35,7 +34,6 @@ func (w *Wheel) work() {
 		if clean {
 			<-w.withdrawn
 			w.release()
-			w.alarm.close()
 			close(w.ended)
 			return
 		}
@@ -87,19 +85,14 @@ func (w *Wheel) gather() {
 // settle handles nodes that were moved or cancelled while they were with the worker. A
 // node that is in no list by now has been handled already.
 func (w *Wheel) settle(in *bucket.Inbox, changed []*bucket.Node) {
-	ended := changed[:0]
+	unlinked := changed[:0]
 	for _, n := range changed {
-		if n.List() == 0 || w.ring.finds(n) {
-			continue
-		}
-		w.ring.unlink(n)
-		if _, pending := n.PendingTick(); pending {
-			w.ring.link(n)
-		} else {
-			ended = append(ended, n)
+		if n.List() != 0 && !w.ring.finds(n) {
+			w.ring.unlink(n)
+			unlinked = append(unlinked, n)
 		}
 	}
-	for _, n := range in.Drop(ended) {
+	for _, n := range in.Drop(unlinked) {
 		w.ring.link(n)
 	}
 }
@@ -121,22 +114,18 @@ func (w *Wheel) fill() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := &w.batch
-	w.drop(b.ended)
-	for _, n := range b.moved {
-		tick, pending := n.PendingTick()
-		switch {
-		case n.Owner().Pooled:
-			w.ring.link(n)
-		case pending && tick <= w.ring.now && !n.Busy():
+	w.drop(b.pooled)
+	for _, n := range b.timers {
+		if tick, pending := n.PendingTick(); pending && tick <= w.ring.now && !n.Busy() {
 			w.ring.overdue.add(n, tick)
-		default:
+		} else {
 			w.place(n)
 		}
 	}
 	clear(b.nodes[:b.filled])
-	clear(b.ended)
-	clear(b.moved)
-	b.ended, b.moved = b.ended[:0], b.moved[:0]
+	clear(b.pooled)
+	clear(b.timers)
+	b.pooled, b.timers = b.pooled[:0], b.timers[:0]
 	b.filled, b.next = 0, 0
 	if w.stopping.Load() {
 		return false
@@ -155,7 +144,8 @@ func (w *Wheel) fill() bool {
 	return b.filled > 0
 }
 
-// drop returns nodes to their inboxes, those of one inbox together.
+// drop returns nodes to their inboxes, those of one inbox together, and links those that are
+// pending.
 func (w *Wheel) drop(nodes []*bucket.Node) {
 	for len(nodes) > 0 {
 		s := shardOf(nodes[0])
@@ -201,7 +191,7 @@ func (w *Wheel) runBatch() (failed *recovered) {
 		if n.Owner().Pooled {
 			w.runPooled(n)
 		} else if p, ok := n.Owner().Engine.(*periodic); ok {
-			b.moved = append(b.moved, n)
+			b.timers = append(b.timers, n)
 			p.expire()
 		} else {
 			w.runTimer(n)
@@ -213,18 +203,12 @@ func (w *Wheel) runBatch() (failed *recovered) {
 
 // runPooled runs the task of a node from a slab unless it was cancelled or moved.
 func (w *Wheel) runPooled(n *bucket.Node) {
-	b := &w.batch
+	w.batch.pooled = append(w.batch.pooled, n)
 	if !n.Expire(w.ring.now) {
-		if _, pending := n.PendingTick(); pending {
-			b.moved = append(b.moved, n)
-		} else {
-			b.ended = append(b.ended, n)
-		}
 		return
 	}
 	task := n.Task()
 	n.SetTask(nil)
-	b.ended = append(b.ended, n)
 	w.fired(n)
 	w.execute(task)
 }
@@ -233,7 +217,7 @@ func (w *Wheel) runPooled(n *bucket.Node) {
 func (w *Wheel) runTimer(n *bucket.Node) {
 	won, holds := n.Claim(w.ring.now)
 	if holds {
-		w.batch.moved = append(w.batch.moved, n)
+		w.batch.timers = append(w.batch.timers, n)
 	}
 	if !won {
 		return

@@ -104,7 +104,7 @@ package delayqueue
 //
 // Claims and leases: claim.lua, queue.lua, worker.go, script.go; keys of another kind: keys.go, kinds.lua.
 // Tests: claim_test.go, retention_test.go, model_test.go, timing_test.go, faults_test.go, untrusted_test.go.
-// Planted: 35, 36, 49, 270, 308, 334, 367, 387, 395, 410, 497, 498, 499, 546, 569.
+// Planted: 35, 36, 49, 270, 308, 334, 367, 387, 395, 410, 497, 498, 499, 546, 569, 589.
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.

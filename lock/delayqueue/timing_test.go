@@ -416,6 +416,27 @@ func TestBackoffAndDeadLetters(t *testing.T) {
 	})
 }
 
+// A message is tried ten times by default, and without an end if the number is negative.
+func TestDefaultOfAttempts(t *testing.T) {
+	for most, dead := range map[int]bool{0: true, -1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := open(t, embedded(t), config{})
+			put(t, q, message{ID: "a"})
+			tried := 0
+			work(t, q, func(context.Context, *delivery) error {
+				tried++
+				return errFailed
+			}, worker{MaxAttempts: most, Backoff: func(int, error) time.Duration { return time.Second }})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			info, err := q.Get(t.Context(), "a")
+			require.NoError(t, err)
+			assert.Equal(t, dead, info.State == delayqueue.Dead)
+			assert.Equal(t, dead, tried == 10, "%d attempts", tried)
+		})
+	}
+}
+
 // A backoff is no longer than configured, and varies.
 func TestExponential(t *testing.T) {
 	b := delayqueue.Exponential(time.Second, time.Hour)
@@ -439,7 +460,7 @@ func TestVerdictsOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := embedded(t)
 		q := open(t, client, config{})
-		put(t, q, message{ID: "after"}, message{ID: "at once"}, message{ID: "rejected"}, message{ID: "negative"}, message{ID: "failed"})
+		put(t, q, message{ID: "after"}, message{ID: "at once"}, message{ID: "rejected"}, message{ID: "negative"}, message{ID: "failed"}, message{ID: "panicked"})
 		begun := time.Now()
 		l := newLog()
 		work(t, q, func(_ context.Context, d *delivery) error {
@@ -454,12 +475,15 @@ func TestVerdictsOfHandlers(t *testing.T) {
 				return delayqueue.RetryAfter(-time.Hour, nil)
 			case d.ID == "failed":
 				return errFailed
+			case d.ID == "panicked":
+				panic(delayqueue.Reject(errFailed)) // a failure, not a verdict
 			}
 			return delayqueue.RetryAfter(0, nil)
 		}, worker{Report: l.add, Concurrency: 1})
 		time.Sleep(slack)
 		assert.ElementsMatch(t, []string{
-			"after retried", "at once retried", "negative retried", "rejected buried", "failed retried", "at once done", "negative done",
+			"after retried", "at once retried", "negative retried", "rejected buried", "failed retried", "panicked retried",
+			"at once done", "negative done",
 		}, outcomes(l.all()))
 		for _, r := range l.all() {
 			if r.Err != nil && (r.ID == "after" || r.ID == "rejected") {
@@ -474,7 +498,7 @@ func TestVerdictsOfHandlers(t *testing.T) {
 		require.NoError(t, err)
 		assert.WithinRange(t, info.Due, begun.Add(delayqueue.DefaultBackoff/2), begun.Add(delayqueue.DefaultBackoff+slack))
 		time.Sleep(time.Hour)
-		assert.Equal(t, []string{"failed done", "after done"}, outcomes(l.all())[7:])
+		assert.ElementsMatch(t, []string{"failed done", "panicked done", "after done"}, outcomes(l.all())[8:])
 		assert.Equal(t, map[string][]string{"dead": {"rejected"}}, whole(t, client))
 		require.EqualError(t, delayqueue.Reject(nil), "the handler rejected the message")
 	})
