@@ -91,7 +91,7 @@ package etcdstore
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go, late_test.go, death_test.go, errors_test.go.
-// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529.
+// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529, 584.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.

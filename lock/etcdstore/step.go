@@ -5,6 +5,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
 
 // forever is the TTL of a hold by the machine's clock, which ends none here.
@@ -48,9 +50,10 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 	if err != nil {
 		return outcome{}, unsent(err)
 	}
-	defer leave()
+	defer func() { leave() }()
 	v, read := s.cached(name), false // read: v was the key's version during this request
 	life := make(map[clientv3.LeaseID]bool)
+	conflicts, since := -1, s.clock() // since: when the attempt began
 	for {
 		w, err := s.load(name, v, life)
 		if err == nil {
@@ -76,6 +79,19 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 				return outcome{}, failed(err)
 			} else if t.read {
 				v, read = t.version, true
+			}
+			if err != nil || !t.conflict {
+				break
+			}
+			if conflicts++; conflicts > 0 { // the first one may have shown that the cached version is old
+				leave()
+				backoff.Sleep(ctx, backoff.Conflict(conflicts-1, s.clock()-since, w.asks))
+				if leave, err = s.turns.Take(ctx, name); err != nil {
+					leave = func() {}
+					break
+				}
+				since = s.clock()
+				v, err = s.read(ctx, name)
 			}
 		}
 		if err != nil {

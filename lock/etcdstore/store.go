@@ -156,6 +156,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 	}
 	begin, id := s.clock(), hold{h.Name, h.Owner}
 	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+		w.asks = true
 		w.verify(h.Owner)
 		a, sent = w.state.Acquire(w.now, endless(h))
 		switch a.Verdict {
@@ -256,6 +257,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // KeepPlaces prolongs places in the queue of a fair lock, see [driver.PlaceKeeper].
 func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
 	_, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
+		w.asks = true
 		ask = w.state.KeepPlaces(w.now, owners, place)
 		w.refused()
 		return nil

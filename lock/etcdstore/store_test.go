@@ -949,3 +949,65 @@ func TestGrantToAWaiterThatCouldNotLeave(t *testing.T) {
 	release(t, holder, h)
 	eventually(t, "it is free", func() bool { return free(t, holder) })
 }
+
+// A request that meets others again and again reads anew what they have written, after a pause, in which the
+// store's own release goes before it.
+func TestRequestThatMeetsOthers(t *testing.T) {
+	t.Parallel()
+	other := open(t)
+	key := other.keys.lock("a")
+	var reads, conflicts atomic.Int64
+	met, released := make(chan int64, 1), make(chan struct{})
+	meets := func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		r, writes := request.(*pb.TxnRequest)
+		if of, ok := request.(*pb.RangeRequest); ok && string(of.Key) == key {
+			reads.Add(1)
+		} else if writes && len(r.Compare) > 0 && strings.Contains(r.String(), "late:1") {
+			select {
+			case <-released:
+				return invoke(ctx, called, request, reply, conn, options...)
+			default:
+			}
+			now, err := other.client.Get(ctx, key)
+			if err == nil { // another store writes first
+				_, err = other.client.Put(ctx, key, string(now.Kvs[0].Value), clientv3.WithLease(clientv3.LeaseID(now.Kvs[0].Lease)))
+			}
+			if err != nil {
+				return err
+			}
+			if conflicts.Add(1) == 5 {
+				select {
+				case met <- reads.Load():
+				default: // an earlier attempt has been so far
+				}
+			}
+		}
+		return invoke(ctx, called, request, reply, conn, options...)
+	}
+	s := openOn(t, common(t).dial(t, grpc.WithChainUnaryInterceptor(meets)), strings.TrimSuffix(other.keys.prefix, "//"))
+	read := func(owner string) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour}
+	}
+	acquire(t, s, read("h:1"))
+	late := make(chan error, 1)
+	go func() {
+		err := driver.ErrUnavailable
+		for errors.Is(err, driver.ErrUnavailable) && t.Context().Err() == nil {
+			reads.Store(0)
+			conflicts.Store(0)
+			_, err = s.Acquire(t.Context(), read("late:1"))
+		}
+		late <- err
+	}()
+	assert.GreaterOrEqual(t, <-met, int64(3), "each attempt but the first two follows a read")
+	gone := read("h:1")
+	gone.Count = 0
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	repeated(t, func() error {
+		_, err := s.Release(ctx, gone)
+		return err
+	})
+	close(released)
+	require.NoError(t, <-late)
+}

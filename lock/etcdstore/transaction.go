@@ -16,6 +16,8 @@ type transaction struct {
 	done bool // it is stored, or changes nothing
 	sent bool // it may be stored, in spite of an error
 	read bool // version is what the key has
+	// conflict: it is not stored, as another one was, or a lease has changed
+	conflict bool
 	version
 }
 
@@ -76,7 +78,7 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 
 // refute reads why a transaction was not made.
 func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp) (t transaction, err error) {
-	t.read = true
+	t.read, t.conflict = true, true
 	for i, r := range responses {
 		kvs := r.GetResponseRange().Kvs
 		switch {

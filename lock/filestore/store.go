@@ -211,7 +211,9 @@ func (s *Store) change(ctx context.Context, name string, change change) error {
 		return err
 	}
 	s.deliver(w.out)
-	s.watch(name, &w.record)
+	if s.waits(name) {
+		s.watch(w.stores(s.id)...)
+	}
 	s.planSweep()
 	return nil
 }
@@ -271,14 +273,17 @@ func (w *work) change(change change) {
 	}
 }
 
-// announce has the stores watch this one that have waited before it came: they read the record after
-// a message for no subscription. Those that wait behind this one watch it.
+// announcement is the kind of the topic of an announcement, which no subscription has.
+const announcement = ^driver.Kind(0)
+
+// announce has the stores watch this one that have waited before it came: the message names it. Those that wait
+// behind this one watch it.
 func (w *work) announce() {
 	for _, wait := range w.waits {
 		if wait.store == w.s.id {
 			return
 		}
-		w.out = append(w.out, outgoing{wait.store, message{w.name, machine.Message{To: machine.Topic{Kind: ^driver.Kind(0)}}}})
+		w.out = append(w.out, outgoing{wait.store, message{w.name, machine.Message{To: machine.Topic{Kind: announcement, Of: w.s.id}}}})
 	}
 }
 

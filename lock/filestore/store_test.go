@@ -197,6 +197,32 @@ type silent struct{ peers }
 
 func (silent) send(string, []byte) {}
 
+// A process that comes later, and has those that wait before it watch it, costs them no request.
+func TestALaterProcessCostsOthersNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		acquire(t, openIn(t, folder, system), hold(driver.KindRead, "a", "me:1"))
+		var requests atomic.Int64
+		notices := make(chan driver.Notice, 100)
+		for n := range 10 {
+			store, waiting := openIn(t, folder, system), hold(driver.KindWrite, "a", fmt.Sprintf("%d:1", n))
+			sub, err := store.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			require.Equal(t, driver.Refused, acquire(t, store, waiting).Verdict)
+			store.arrive = func() { requests.Add(1) }
+		}
+		later := openIn(t, folder, system)
+		require.Equal(t, driver.Granted, acquire(t, later, hold(driver.KindRead, "a", "they:1")).Verdict)
+		settle()
+		assert.Zero(t, requests.Load())
+		require.Empty(t, notices)
+		_ = later.finish(peers.abandon)
+		settle()
+		assert.Len(t, notices, 10, "each has noticed its end")
+	})
+}
+
 // A process may end between a release, which grants the lock to a waiter, and its message.
 func TestAReleaseWithoutItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -93,6 +93,8 @@ func (s *Store) receive(b []byte) {
 	var m message
 	if !machine.Decode(b, m.code) || m.name == "" {
 		s.missed()
+	} else if m.To.Kind == announcement && m.To.Of != "" && s.waits(m.name) {
+		s.watch(m.To.Of)
 	} else if !s.notify(&m) {
 		ctx, cancel := context.WithTimeout(s.ending, closeWait)
 		defer cancel()
@@ -118,15 +120,16 @@ func (s *Store) missed() {
 	}
 }
 
-// watch has this store notice when a process ends that is before its waiters for a name.
-func (s *Store) watch(name string, r *record) {
+// waits reports whether something waits in this store for a name.
+func (s *Store) waits(name string) bool {
 	s.mu.Lock()
-	waits := s.subs[name] != nil
-	s.mu.Unlock()
-	if !waits {
-		return
-	}
-	for _, id := range r.stores(s.id) {
+	defer s.mu.Unlock()
+	return s.subs[name] != nil
+}
+
+// watch has this store notice when the processes of stores end that its waiters depend on.
+func (s *Store) watch(ids ...string) {
+	for _, id := range ids {
 		if !s.peers.watch(id, func() { s.ended(id) }) {
 			s.plan(&s.asks, watchAgain, s.missed) // and so has the process watched
 		}

@@ -95,7 +95,7 @@
 // The acquisition, release and renewal of a mutex or a fair lock are one statement while none
 // waits in its queue, and two otherwise, like those of the other kinds. The first reads the row,
 // lock/internal/machine decides, and the second stores the row unless another request has changed
-// it meanwhile, which repeats the step. No row stays locked between the two. However many leases
+// it meanwhile, which repeats the step after a pause. No row stays locked between the two. However many leases
 // a renewal has, it is one statement for mutexes and fair locks, and two for the others.
 //
 // [Migrate] needs the right to create the schema; [Grants] has what a program needs afterwards. No
@@ -114,7 +114,7 @@ package pgstore
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371, 430.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371, 430, 583.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -759,4 +761,42 @@ func TestLoggerThatBlocks(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Close waits for the logger")
 	}
+}
+
+// meets has another store write before each save of an owner.
+type meets struct {
+	owner        string
+	write        func()
+	reads, saves atomic.Int64
+}
+
+func (m *meets) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	switch {
+	case strings.Contains(d.SQL, ".save(") && slices.ContainsFunc(d.Args[6].([][]byte), func(state []byte) bool { return strings.Contains(string(state), m.owner) }):
+		if m.saves.Add(1) < 5 {
+			m.write()
+		}
+	case strings.Contains(d.SQL, "WITH ORDINALITY AS n(name, at)"):
+		m.reads.Add(1)
+	}
+	return ctx
+}
+
+func (m *meets) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A request that meets others again and again reads anew what they have written, after a pause.
+func TestRequestThatMeetsOthers(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "meets")
+	m := &meets{owner: "late:1", write: func() { exec(t, s, "UPDATE meets.locks SET rev = txid_current()") }}
+	store := open(t, s, pgstore.Config{Schema: "meets"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = m })
+	for _, owner := range []string{"h:1", "late:1"} {
+		m.reads.Store(0)
+		a, err := store.Acquire(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour})
+		require.NoError(t, err)
+		require.Equal(t, driver.Granted, a.Verdict)
+	}
+	assert.Equal(t, m.saves.Load(), m.reads.Load(), "each save follows a read")
+	assert.EqualValues(t, 5, m.saves.Load())
 }

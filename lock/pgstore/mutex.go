@@ -26,7 +26,7 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 	if err != nil {
 		return a, clock, err
 	}
-	st := &step{name: h.Name}
+	st := &step{name: h.Name, asks: true}
 	st.do = func(state *machine.State, now time.Time) (sent []machine.Message) {
 		a, sent = state.AcquireProposing(now, h, token)
 		clock, st.confirms = now, a.Verdict == driver.Granted

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
@@ -22,6 +23,7 @@ type step struct {
 	// confirms is set if the answer confirms a change, also one of an earlier request. A synchronous replica may
 	// lack that: a request whose context ends while it waits for replicas is committed without them.
 	confirms bool
+	asks     bool // for a hold: it neither ends one nor keeps one
 
 	next row
 	over *int64
@@ -56,12 +58,23 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 // would contend. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
-	defer s.turn(ctx, namesOf(steps)...)()
+	names := namesOf(steps)
+	give := s.turn(ctx, names...)
+	defer func() { give() }()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
 	if err := s.read(ctx, w, unread); err != nil {
 		return err
 	}
-	for len(steps) > 0 {
+	for conflicts, since := 0, time.Now(); len(steps) > 0; conflicts++ {
+		if conflicts > 0 { // the rows may have changed again
+			give()
+			backoff.Sleep(ctx, backoff.Conflict(conflicts-1, time.Since(since), steps[0].asks))
+			give = s.turn(ctx, names...)
+			since = time.Now()
+			if err := s.read(ctx, w, steps); err != nil {
+				return err
+			}
+		}
 		changed, confirms := steps[:0], false
 		for _, st := range steps {
 			if !w.has(st.row.clock) {

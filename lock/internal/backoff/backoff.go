@@ -31,6 +31,19 @@ const (
 // After returns the pause before a request to a store is sent again; see [Pause].
 func After(failures int) time.Duration { return Pause(failures, First, most) }
 
+// Conflict returns the pause before a request is tried again that wrote on what others had changed since it read
+// it. conflicts is 0 before the first pause, took the time of the latest attempt. Each attempt that succeeds makes
+// all others fail that have read before, so as many may be made at once as succeed within one: requests that ask
+// for a hold make fewer than those that keep or end one.
+func Conflict(conflicts int, took time.Duration, asks bool) time.Duration {
+	attempts := 2
+	if asks {
+		attempts = 64
+	}
+	took = max(took, time.Millisecond)
+	return Pause(conflicts, took, time.Duration(attempts)*took)
+}
+
 // Retry calls once until it succeeds, or again reports false for its error. It pauses between
 // the calls. The context of the calls ends at the limit, which bounds all of them together. If
 // it cuts a later call short, or no further call can begin in time, the error is that of the

@@ -12,6 +12,23 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
+// The pauses after conflicts grow with the time of an attempt, and further for those that ask.
+func TestConflict(t *testing.T) {
+	const took = 10 * time.Millisecond
+	for _, conflicts := range []int{0, 1, 6, math.MaxInt} {
+		for asks, most := range map[bool]time.Duration{false: 2 * took, true: 64 * took} {
+			longest := min(took<<min(conflicts, 20), most)
+			pause := Conflict(conflicts, took, asks)
+			if pause < longest/2 || pause > longest {
+				t.Errorf("%v after %d conflicts, not up to %v", pause, conflicts, longest)
+			}
+		}
+	}
+	if Conflict(0, 0, true) <= 0 {
+		t.Error("no pause after an attempt that took no time")
+	}
+}
+
 func TestPauseDoublesUpToMost(t *testing.T) {
 	const first, most = 20 * time.Millisecond, 640 * time.Millisecond
 	for failures, want := range map[int]time.Duration{
