@@ -83,16 +83,23 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			if err != nil || !t.conflict {
 				break
 			}
-			if conflicts++; conflicts > 0 { // the first one may have shown that the cached version is old
+			if conflicts++; conflicts == 0 { // it may have shown that the cached version is old
+				since = s.clock()
+				break
+			}
+			if w.asks { // other steps of this store go before it meanwhile
 				leave()
-				backoff.Sleep(ctx, backoff.Conflict(conflicts-1, s.clock()-since, w.asks))
+			}
+			backoff.Sleep(ctx, backoff.Conflict(conflicts-1, s.clock()-since, w.asks))
+			if w.asks {
 				if leave, err = s.turns.Take(ctx, name); err != nil {
 					leave = func() {}
 					break
 				}
-				since = s.clock()
-				v, err = s.read(ctx, name)
 			}
+			clear(life) // leases may have ended meanwhile
+			since = s.clock()
+			v, err = s.read(ctx, name)
 		}
 		if err != nil {
 			return outcome{}, unsent(err)

@@ -257,7 +257,6 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 // KeepPlaces prolongs places in the queue of a fair lock, see [driver.PlaceKeeper].
 func (s *Store) KeepPlaces(ctx context.Context, name string, owners []string, place time.Duration) (ask []int, err error) {
 	_, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
-		w.asks = true
 		ask = w.state.KeepPlaces(w.now, owners, place)
 		w.refused()
 		return nil

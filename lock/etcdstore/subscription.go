@@ -83,7 +83,7 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 // and drops what an ended lease has.
 func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID) (o outcome, err error) {
 	o, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
-		w.asks = true
+		w.asks = len(ended) == 0
 		for _, id := range ended {
 			w.alive(id)
 		}

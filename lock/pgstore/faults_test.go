@@ -793,9 +793,7 @@ func TestRequestThatMeetsOthers(t *testing.T) {
 	store := open(t, s, pgstore.Config{Schema: "meets"}, func(c *pgxpool.Config) { c.ConnConfig.Tracer = m })
 	for _, owner := range []string{"h:1", "late:1"} {
 		m.reads.Store(0)
-		a, err := store.Acquire(t.Context(), &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour})
-		require.NoError(t, err)
-		require.Equal(t, driver.Granted, a.Verdict)
+		granted(t, store, &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour})
 	}
 	assert.Equal(t, m.saves.Load(), m.reads.Load(), "each save follows a read")
 	assert.EqualValues(t, 5, m.saves.Load())

@@ -58,8 +58,7 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 // would contend. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
-	names := namesOf(steps)
-	give := s.turn(ctx, names...)
+	give := s.turn(ctx, namesOf(steps)...)
 	defer func() { give() }()
 	unread := slices.DeleteFunc(slices.Clone(steps), func(st *step) bool { return st.row != nil })
 	if err := s.read(ctx, w, unread); err != nil {
@@ -67,9 +66,14 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	}
 	for conflicts, since := 0, time.Now(); len(steps) > 0; conflicts++ {
 		if conflicts > 0 { // the rows may have changed again
-			give()
-			backoff.Sleep(ctx, backoff.Conflict(conflicts-1, time.Since(since), steps[0].asks))
-			give = s.turn(ctx, names...)
+			asks := steps[0].asks
+			if asks { // other steps of this store go before it meanwhile
+				give()
+			}
+			backoff.Sleep(ctx, backoff.Conflict(conflicts-1, time.Since(since), asks))
+			if asks {
+				give = s.turn(ctx, namesOf(steps)...)
+			}
 			since = time.Now()
 			if err := s.read(ctx, w, steps); err != nil {
 				return err

@@ -22,7 +22,7 @@ func Pause(failures int, first, most time.Duration) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// The bounds of [After].
+// The bounds of [After]; most bounds [Conflict], too.
 const (
 	First = 20 * time.Millisecond
 	most  = 640 * time.Millisecond
@@ -40,8 +40,8 @@ func Conflict(conflicts int, took time.Duration, asks bool) time.Duration {
 	if asks {
 		attempts = 64
 	}
-	took = max(took, time.Millisecond)
-	return Pause(conflicts, took, time.Duration(attempts)*took)
+	took = min(max(took, time.Millisecond), most)
+	return Pause(conflicts, took, min(time.Duration(attempts)*took, most))
 }
 
 // Retry calls once until it succeeds, or again reports false for its error. It pauses between

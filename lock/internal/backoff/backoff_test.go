@@ -27,6 +27,9 @@ func TestConflict(t *testing.T) {
 	if Conflict(0, 0, true) <= 0 {
 		t.Error("no pause after an attempt that took no time")
 	}
+	if pause := Conflict(9, time.Hour, true); pause > most {
+		t.Errorf("%v after an attempt of an hour, not %v at most", pause, most)
+	}
 }
 
 func TestPauseDoublesUpToMost(t *testing.T) {
