@@ -857,6 +857,16 @@ func TestAPipeThatCannotBeRenamed(t *testing.T) {
 	assert.Equal(t, dead, s.peers.(*fifos).look("new-taken"))
 }
 
+// notified awaits a notice.
+func notified(t testing.TB, notices <-chan driver.Notice) {
+	t.Helper()
+	select {
+	case <-notices:
+	case <-time.After(time.Minute):
+		t.Fatal("broken promise: the waiter was not notified")
+	}
+}
+
 // A process whose pipe was deleted, as with all that is in the folder, is woken again after a sweep, and its
 // end is noticed. A pipe that another process keeps open is not replaced: its end would be noticed too early.
 func TestADeletedPipe(t *testing.T) {
@@ -884,25 +894,17 @@ func TestADeletedPipe(t *testing.T) {
 	for _, s := range []*Store{mine, theirs, lent} {
 		s.sweep(time.Minute)
 	}
-	noticed := func() {
-		t.Helper()
-		select {
-		case <-notices:
-		case <-time.After(time.Minute):
-			t.Fatal("broken promise: the waiter was not notified")
-		}
-	}
-	noticed() // some may have been missed
+	notified(t, notices) // some may have been missed
 	h := hold(driver.KindMutex, "a", "me:1")
 	require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
 	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
 	_, err = mine.Release(t.Context(), &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "me:1"})
 	require.NoError(t, err)
-	noticed()
+	notified(t, notices)
 	require.Equal(t, driver.Granted, acquire(t, mine, h).Verdict)
 	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
 	_ = mine.finish(peers.abandon)
-	noticed()
+	notified(t, notices)
 	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
 	require.Equal(t, closed, theirs.peers.look(lent.id))
 	require.NoError(t, theirs.Close())
@@ -921,11 +923,7 @@ func TestAPipeMadeAnewIsWatched(t *testing.T) {
 	defer sub.Close()
 	noticed := func() {
 		t.Helper()
-		select {
-		case <-notices:
-		case <-time.After(time.Minute):
-			t.Fatal("broken promise: the waiter was not notified")
-		}
+		notified(t, notices)
 		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
 	}
 	require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
@@ -935,11 +933,7 @@ func TestAPipeMadeAnewIsWatched(t *testing.T) {
 	mine.peers.restore()
 	noticed()
 	_ = mine.finish(peers.abandon)
-	select {
-	case <-notices:
-	case <-time.After(time.Minute):
-		t.Fatal("broken promise: the end of the process was not noticed")
-	}
+	notified(t, notices)
 	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
 }
 
@@ -979,11 +973,7 @@ func TestAWatchWithoutDescriptors(t *testing.T) {
 	theirs.mu.Lock()
 	theirs.sweeps.Stop() // a sweep would notice it, too, after a minute
 	theirs.mu.Unlock()
-	select {
-	case <-notices:
-	case <-time.After(time.Minute):
-		t.Fatal("broken promise: the end of the process was not noticed")
-	}
+	notified(t, notices)
 	require.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
 }
 
@@ -1027,11 +1017,7 @@ func TestTheEndOfAllWaitingClosesFiles(t *testing.T) {
 	defer sub.Close()
 	assert.Empty(t, notices)
 	_ = mine.finish(peers.abandon)
-	select {
-	case <-notices:
-	case <-time.After(time.Minute):
-		t.Fatal("the end of the process was not noticed")
-	}
+	notified(t, notices)
 }
 
 // A process that is stopped in the middle of a sweep, or of a request, delays no Close. It ends the requests
