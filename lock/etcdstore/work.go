@@ -29,7 +29,7 @@ type work struct {
 	topics  []machine.Topic
 	claims  wanted
 	queues  bool     // a mutex' queue may have another place, by the lease of the store's subscription
-	asks    bool     // the step ends no hold and keeps none
+	asks    bool     // the step may ask for a hold, but ends and keeps nothing: others go before it
 	bump    []*lease // leases whose requests on their way are prevented
 	uses    []*lease // leases by which the step claims something
 	// remains is the lease of what is left for a while: of a record without a hold, and of notes.
