@@ -164,6 +164,36 @@ func TestTheEndOfALaterProcess(t *testing.T) {
 	}
 }
 
+// The end of a process is noticed by the waiters of all names, although another one was stopped as it used the
+// file of some.
+func TestTheEndBesideFilesInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		holder, waiting := openIn(t, folder, system), openIn(t, folder, system)
+		var woken []chan driver.Notice
+		for _, name := range []string{"a", "b", "c"} {
+			acquire(t, holder, hold(driver.KindMutex, name, "me:1"))
+			h, notices := hold(driver.KindMutex, name, "you:1"), make(chan driver.Notice, 100)
+			sub, err := waiting.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			require.Equal(t, driver.Refused, acquire(t, waiting, h).Verdict)
+			woken = append(woken, notices)
+		}
+		for _, name := range []string{"a", "b"} {
+			file, err := os.Open(folder + "/" + fileOf(pathOfLocks, name))
+			require.NoError(t, err)
+			defer file.Close()
+			require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+		}
+		_ = holder.finish(peers.abandon)
+		settle()
+		for _, notices := range woken {
+			require.NotEmpty(t, notices, "broken promise: it waits for a file of another name")
+		}
+	})
+}
+
 // A store that is closed costs those that wait beside it no request: of hundreds of processes for one
 // name, as those of cron, each would make one at the end of each other.
 func TestACloseCostsOthersNoRequest(t *testing.T) {
