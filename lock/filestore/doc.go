@@ -54,17 +54,17 @@ package filestore
 //
 // Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
 // lock/internal/machine/doc.go; those for one name: lock/internal/machine/turns.go.
-// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316.
+// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316, 630.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
 // Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380, 506.
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.
-// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383, 475, 479, 577, 582.
+// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383, 475, 479, 577, 582, 631, 633.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570, 632.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

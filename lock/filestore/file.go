@@ -53,6 +53,7 @@ const (
 var (
 	errBusy    = errors.New("another process has kept its file locked for longer than the request may take, as one that was stopped may do (see lslocks)")
 	errForeign = errors.New("is no file of this user: remove it")
+	errDeleted = fmt.Errorf("the folder was deleted: start this process again: %w", unix.ENOENT)
 	errQueued  = errors.New("the requests before it have used the file for longer than it may take: they are many, or another process has kept it locked (see lslocks)")
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
@@ -139,7 +140,7 @@ func openAt(dir int, name string, create bool) (fd int, err error) {
 // may dir itself.
 func makeFolder(dir int, name string) error {
 	if name == "." {
-		return unix.ENOENT
+		return errDeleted
 	}
 	err := unix.Mkdirat(dir, name, modeOfFolders)
 	if errors.Is(err, unix.ENOENT) {

@@ -87,6 +87,9 @@ func open(path string, system system) (_ *Store, err error) {
 	}
 	if err != nil {
 		unix.Close(fd)
+		if errors.Is(err, errBusy) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
 		return nil, fmt.Errorf("filestore: the folder %s: %w", path, err)
 	}
 	s.requests = requests{Step: s.step, Client: s.client, Names: s.names}
@@ -144,6 +147,7 @@ func (s *Store) Presence() (*os.File, error) {
 		return nil, err
 	}
 	defer done()
+	s.peers.restore()
 	file, err := s.peers.presence()
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
@@ -164,11 +168,11 @@ func (s *Store) use() (done func(), err error) {
 	return s.using.RUnlock, nil
 }
 
-// file opens and locks a file, within use. No waiting mends what else is at its path.
+// file opens and locks a file, within use. No waiting mends what else is at its path, or a folder that was deleted.
 func (s *Store) file(ctx context.Context, path string) (*file, error) {
 	f, err := s.open(ctx, path, true)
 	switch {
-	case errors.Is(err, errForeign):
+	case errors.Is(err, errForeign), errors.Is(err, errDeleted):
 		return nil, fmt.Errorf("filestore: %w: %w", driver.ErrNotDone, err)
 	case err != nil:
 		return nil, fmt.Errorf("filestore: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotDone, err)

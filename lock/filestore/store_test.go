@@ -164,6 +164,36 @@ func TestTheEndOfALaterProcess(t *testing.T) {
 	}
 }
 
+// The end of a process is noticed by the waiters of all names, although another one was stopped as it used the
+// file of some.
+func TestTheEndBesideFilesInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		holder, waiting := openIn(t, folder, system), openIn(t, folder, system)
+		var woken []chan driver.Notice
+		for _, name := range []string{"a", "b", "c"} {
+			acquire(t, holder, hold(driver.KindMutex, name, "me:1"))
+			h, notices := hold(driver.KindMutex, name, "you:1"), make(chan driver.Notice, 100)
+			sub, err := waiting.Subscribe(t.Context(), h, func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			require.Equal(t, driver.Refused, acquire(t, waiting, h).Verdict)
+			woken = append(woken, notices)
+		}
+		for _, name := range []string{"a", "b"} {
+			file, err := os.Open(folder + "/" + fileOf(pathOfLocks, name))
+			require.NoError(t, err)
+			defer file.Close()
+			require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+		}
+		_ = holder.finish(peers.abandon)
+		settle()
+		for _, notices := range woken {
+			require.NotEmpty(t, notices, "broken promise: it waits for a file of another name")
+		}
+	})
+}
+
 // A store that is closed costs those that wait beside it no request: of hundreds of processes for one
 // name, as those of cron, each would make one at the end of each other.
 func TestACloseCostsOthersNoRequest(t *testing.T) {
@@ -882,7 +912,7 @@ func TestADeletedPipe(t *testing.T) {
 	for _, what := range []string{"stores", "clients", "locks", "clock"} {
 		require.NoError(t, os.RemoveAll(folder+"/"+what))
 	}
-	_, err = theirs.Presence()
+	_, err = lent.Presence()
 	require.ErrorIs(t, err, unix.ENOENT)
 	own := hold(driver.KindMutex, "a", "you:2")
 	require.Equal(t, driver.Granted, acquire(t, theirs, own).Verdict)
@@ -910,6 +940,33 @@ func TestADeletedPipe(t *testing.T) {
 	require.NoError(t, theirs.Close())
 	require.Equal(t, closed, lent.peers.look(theirs.id), "what it has is left to its TTL")
 	require.Equal(t, dead, lent.peers.look(mine.id))
+}
+
+// A process whose pipe was deleted lends one that others find.
+func TestPresenceOfADeletedPipe(t *testing.T) {
+	folder := t.TempDir() + "/locks"
+	s, other := openIn(t, folder, mustSystem(t)), openIn(t, folder, mustSystem(t))
+	require.NoError(t, os.RemoveAll(folder+"/stores"))
+	file, err := s.Presence()
+	require.NoError(t, err)
+	defer file.Close()
+	_ = s.finish(peers.abandon)
+	require.Equal(t, present, other.peers.look(s.id))
+}
+
+// A store that cannot be opened, as another process has kept the clock locked, may be later.
+func TestAClockThatIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
+		require.NoError(t, openIn(t, folder, system).Close())
+		clock, err := os.Open(folder + "/" + pathOfClock)
+		require.NoError(t, err)
+		defer clock.Close()
+		require.NoError(t, unix.Flock(int(clock.Fd()), unix.LOCK_EX))
+		_, err = open(folder, system)
+		require.ErrorIs(t, err, errBusy)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	})
 }
 
 // The end of a process is noticed also if its pipe was made anew after those that wait had theirs again.
@@ -1198,9 +1255,9 @@ func TestAFolderThatIsDeleted(t *testing.T) {
 		require.NoError(t, os.RemoveAll(folder))
 		for _, name := range []string{"a", "b"} {
 			_, err := s.Acquire(t.Context(), hold(driver.KindMutex, name, "me:1"))
-			require.ErrorIs(t, err, driver.ErrUnavailable)
 			require.ErrorIs(t, err, driver.ErrNotDone)
 			require.ErrorIs(t, err, unix.ENOENT)
+			require.NotErrorIs(t, err, driver.ErrUnavailable, "broken promise: no waiting makes the folder again")
 		}
 		time.Sleep(5 * sweepEvery)
 		require.NoError(t, s.Close())

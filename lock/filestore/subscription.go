@@ -154,7 +154,9 @@ func (s *Store) ended(id string) {
 	}
 	s.mu.Unlock()
 	for _, name := range names {
-		s.change(s.ending, name, tidy) //nolint:errcheck // the waiters ask again
+		ctx, cancel := context.WithTimeout(s.ending, closeWait) // a file that is in use keeps no other name from it
+		s.change(ctx, name, tidy)                               //nolint:errcheck // the waiters ask again
+		cancel()
 		s.mu.Lock()
 		s.subs[name].DeliverAll(driver.Notice{})
 		s.mu.Unlock()
