@@ -133,7 +133,7 @@ package lock
 // Tests: observer_test.go, logger_test.go, lock/internal/logging/logger_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289, 366, 397.
+// Planted: 121, 122, 123, 137, 289, 366, 397, 611, 612.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -280,6 +281,34 @@ func TestLongOutageIsLoggedOnce(t *testing.T) {
 			require.Equal(t, (i+1)/2, log.count("still waiting"))
 			require.Zero(t, log.count("the record of this client"))
 		}
+	})
+}
+
+// However many names are waited for, an outage is logged once for each group of the store, and once
+// more for those that come later.
+func TestOutageIsLoggedOnceForAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		store := &faulty{Store: &grouped{Store: locktest.StartMemory(t).Store(t)}, acquire: down}
+		l := locker(t, store, lock.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var waiters sync.WaitGroup
+		lock100 := func(group string) {
+			for i := range 100 {
+				waiters.Go(func() { unlock(t, mustLock(t, l.Mutex(fmt.Sprintf("%s:%d", group, i)))) })
+			}
+		}
+		lock100("a")
+		time.Sleep(time.Second)
+		lock100("b")
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, log.count("still waiting\" name=a"))
+		assert.Equal(t, 1, log.count("still waiting\" name=b"))
+		lock100("a:later")
+		time.Sleep(time.Minute)
+		assert.Equal(t, 2, log.count("still waiting\" name=a"))
+		assert.Equal(t, 3, log.count("still waiting"))
+		store.set(func() { store.acquire = nil })
+		waiters.Wait()
 	})
 }
 

@@ -138,7 +138,8 @@ type Locker struct {
 	outcomes  struct { // counts how acquisitions ended
 		granted, byRelease, handedOff, refused, failed atomic.Int64
 	}
-	log logging.Logger
+	log     logging.Logger
+	outages sync.Map // when an outage was logged last, a time.Time by group of the store
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue // guarded by mu; queues that have not ended

@@ -249,9 +249,8 @@ func (q *queue) yield(w *waiter) {
 
 // outage is a series of failed requests of one queue, or of one placeKeeper.
 type outage struct {
-	tries  int
-	since  time.Time
-	logged bool
+	tries int
+	since time.Time
 	// failure is the error for waiters of the queue that end meanwhile; nil for none.
 	failure error
 }
@@ -259,8 +258,8 @@ type outage struct {
 // lasts reports whether a request has failed, and none was answered since.
 func (o *outage) lasts() bool { return o.tries > 0 }
 
-// outageNotice is how long an outage lasts before it is logged. Waiters get no error for
-// it.
+// outageNotice is how long an outage lasts before it is logged, once for all that wait for a group
+// of the store. Waiters get no error for it.
 const outageNotice = 5 * time.Second
 
 // next counts a failed request for a lock and returns the pause before the next one.
@@ -268,10 +267,13 @@ func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 	if o.tries == 0 {
 		o.since = time.Now()
 	}
-	if !o.logged && time.Since(o.since) >= outageNotice {
-		o.logged = true
-		l.log.Warn("lock: the store does not answer; still waiting",
-			"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
+	if time.Since(o.since) >= outageNotice {
+		group := l.group(key.name, key.kind)
+		if logged, ok := l.outages.Load(group); !ok || logged.(time.Time).Before(o.since) {
+			l.outages.Store(group, time.Now())
+			l.log.Warn("lock: the store does not answer; still waiting",
+				"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
+		}
 	}
 	o.tries++
 	return backoff.After(o.tries - 1)

@@ -52,4 +52,4 @@ package idempotency
 // lock/idempotency/redisreplies/swap.lua; the handler's reply: reply.go.
 // Tests: middleware_test.go, differential_test.go, key_test.go, kill_real_test.go,
 // lock/idempotency/redisreplies/replies_test.go.
-// Planted: 252, 253, 254, 255, 286, 311, 313, 326, 368, 451, 562.
+// Planted: 252, 253, 254, 255, 286, 311, 313, 326, 368, 451, 562, 613.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +50,19 @@ func TestServerThatHidesACommand(t *testing.T) {
 		_, err := locker(t, server.Client(t), lock.Config{RequestTimeout: answersWithin}).Mutex("a").TryLock(t.Context())
 		isFault(t, err, redisstore.ErrTooOld)
 	}
+}
+
+// A client that insists on notifications of maintenance learns that the server has none.
+func TestServerWithoutMaintenanceNotifications(t *testing.T) {
+	t.Parallel()
+	options := redistest.Start(t, redistest.Config{}).Options()
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	_, err := locker(t, client, lock.Config{RequestTimeout: answersWithin}).Mutex("a").TryLock(t.Context())
+	require.ErrorContains(t, err, "ModeAuto")
+	require.NotErrorIs(t, err, redisstore.ErrTooOld)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
 // oldServer starts a server that refuses every script with the same text, and returns its

@@ -72,6 +72,32 @@ func equal(t *testing.T, want, got idempotency.Record) {
 	require.True(t, want.Token == got.Token && bytes.Equal(want.Fingerprint, got.Fingerprint) && bytes.Equal(want.Reply, got.Reply), "%v, not %v", got, want)
 }
 
+// A server that is out of memory takes the reply of a handler that has run, and no further attempt.
+func TestReplyOnAServerOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Config{})
+	store, err := redisstore.New(server.Client(t), redisstore.Config{})
+	require.NoError(t, err)
+	defer store.Close()
+	replies := redisreplies.New(store, "replies:")
+	begun := idempotency.Record{Token: 5, Fingerprint: []byte("a")}
+	_, err = replies.Swap(t.Context(), "key", begun, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+
+	for _, key := range []string{"key", "other"} {
+		_, err = replies.Swap(t.Context(), key, idempotency.Record{Token: 6, Fingerprint: begun.Fingerprint}, time.Hour)
+		require.ErrorIs(t, err, redisstore.ErrOutOfMemory)
+	}
+	done := begun
+	done.Reply = []byte("reply")
+	_, err = replies.Swap(t.Context(), "key", done, time.Hour)
+	require.NoError(t, err)
+	after, err := replies.Load(t.Context(), "key")
+	require.NoError(t, err)
+	equal(t, done, after)
+}
+
 // Random steps have the same results in memory and on Redis, with tokens as large as they become.
 func TestSameAsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

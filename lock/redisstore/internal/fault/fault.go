@@ -193,6 +193,8 @@ func classOf(text string) Error {
 		return Error{advice: "it has no database of this number: see its setting `databases`; a node of a cluster has 0 alone"}
 	case strings.HasPrefix(rest, "This instance has cluster support disabled"):
 		return Error{advice: "it is no node of a cluster: connect by redis://, or with a *redis.Client"}
+	case strings.Contains(rest, "'maint_notifications'"): // in the handshake of a client with ModeEnabled
+		return Error{advice: "it has no maintenance notifications: leave Mode of the client's MaintNotificationsConfig at ModeAuto"}
 	case noSentinel.MatchString(rest):
 		return Error{advice: "it is no sentinel: name the sentinels' port, or connect by redis:// to a server"}
 	case tooOld(text):
