@@ -137,20 +137,27 @@ END $leasewheel$;
 
 -- save stores what the machine has made of the row with the revision the_rev, 0 if there was none,
 -- and sends those messages that are of the_at. Their receivers are those of now: one that has subscribed since
--- the row was read may have been refused by it.
+-- the row was read may have been refused by it. -1 means that another request has changed the row, or has locked it
+-- now. It is not waited for: of many that wait each would lock the row in turn, and flush its commit, to find it changed.
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
 	the_token bigint, the_state bytea, the_over bigint, the_window int8range, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 BEGIN
-	settled := true;
-	l := {schema}.locked(the_name);
+	SELECT * INTO l FROM {schema}.locks WHERE name = the_name AND rev = the_rev FOR NO KEY UPDATE SKIP LOCKED;
+	settled := FOUND;
+	IF NOT settled THEN
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+		IF NOT FOUND THEN
+			l := {schema}.locked(the_name);
+			settled := the_rev = 0 AND l.rev = txid_current() AND l.token = 0;
+		END IF;
+	END IF;
 	clock := {schema}.clock();
 	IF NOT clock <@ the_window THEN
 		verdict := -2;
-	ELSIF l.rev <> the_rev AND (the_rev > 0 OR l.rev <> txid_current() OR l.token > 0) THEN
+	ELSIF NOT settled THEN
 		verdict := -1;
-		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
 	ELSE
 		verdict := 1;
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = the_ends,
