@@ -167,25 +167,68 @@ func metAs(t *testing.T, s *pgtest.Server, schema string) (*pgstore.Store, *meet
 
 // A request whose row another one has locked lets that one go first, and locks the row no later: of hundreds each
 // would wait for all before it, and releases would fail.
-func TestSaveWaitsForNoRow(t *testing.T) {
+func TestRequestsWaitForNoRow(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "saved")
 	store, m := metAs(t, s, "saved")
-	h := hold(driver.KindRead, "a", "client:1")
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
+		h := hold(kind, kind.String(), "client:1")
+		granted(t, store, h)
+		released(t, store, h)
+		for _, request := range []func() error{
+			func() error { _, err := store.Acquire(unhurried(t), h); return err },
+			func() error { h.Count = 2; _, err := store.Acquire(unhurried(t), h); return err },
+			func() error { h.Count = 1; _, err := store.Release(unhurried(t), h); return err },
+		} {
+			tx := begin(t, s.Pool(t))
+			_, err := tx.Exec(t.Context(), "SELECT FROM saved.locks WHERE name = $1 FOR UPDATE", h.Name)
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() { done <- request() }()
+			assert.False(t, blocked(t, s, "saved", m), "broken promise: a request for %v waits for its row", kind)
+			require.NoError(t, tx.Commit(t.Context()))
+			require.NoError(t, <-done)
+		}
+		released(t, store, h)
+	}
+}
+
+// A request decides on no row that another one is about to change.
+func TestNothingIsDecidedBesideAGrantUnderWay(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "beside")
+	store, m := metAs(t, s, "beside")
+	h := hold(driver.KindMutex, "a", "client:1")
 	granted(t, store, h)
-	tx := begin(t, s.Pool(t))
-	_, err := tx.Exec(t.Context(), "SELECT FROM saved.locks FOR UPDATE")
-	require.NoError(t, err)
-	confirmed := make(chan bool, 1)
-	go func() {
-		held, err := store.Release(unhurried(t), &driver.Hold{Kind: h.Kind, Name: h.Name, Owner: h.Owner})
+	beside := func(request func()) {
+		tx := begin(t, s.Pool(t))
+		_, err := tx.Exec(t.Context(), "UPDATE beside.locks SET rev = txid_current(), owner = 'client:2', ends = ends + 3600000")
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			request()
+		}()
+		blocked(t, s, "beside", m)
+		require.NoError(t, tx.Commit(t.Context()))
+		<-done
+	}
+	h.Count = 2
+	granted(t, store, h)
+	h.Count = 1
+	beside(func() {
+		held, err := store.Release(unhurried(t), h)
 		assert.NoError(t, err)
-		confirmed <- held
-	}()
-	assert.False(t, blocked(t, s, "saved", m), "broken promise: a release waits for the row")
-	require.NoError(t, tx.Commit(t.Context()))
-	require.True(t, <-confirmed)
+		assert.False(t, held, "broken promise: it has released the hold of another owner")
+	})
+	exec(t, s, "UPDATE beside.locks SET rev = txid_current(), owner = NULL")
+	beside(func() {
+		a, err := store.Acquire(unhurried(t), h)
+		assert.NoError(t, err)
+		assert.Equal(t, driver.Refused, a.Verdict, "broken promise: two owners hold the lock")
+	})
 }
 
 // An acquisition that has waited for its row until after its deadline takes nothing, nor does one
