@@ -143,15 +143,92 @@ func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// blocked waits until so many of the schema's requests wait for a row.
-func blocked(t *testing.T, s *pgtest.Server, application string) {
+// blocked waits until one of an application's requests waits for its row, or has tried to save it in vain.
+func blocked(t *testing.T, s *pgtest.Server, application string, m *meets) (waits bool) {
 	t.Helper()
 	pool := s.Pool(t)
+	m.saves.Store(0)
 	require.Eventually(t, func() bool {
 		var n int
 		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'", application).Scan(&n)
-		return err == nil && n > 0
+		waits = n > 0
+		return err == nil && (waits || m.saves.Load() > 1)
 	}, time.Minute, 5*time.Millisecond)
+	return waits
+}
+
+// metAs returns a store whose connections have the schema as their application's name, and what it saves.
+func metAs(t *testing.T, s *pgtest.Server, schema string) (*pgstore.Store, *meets) {
+	m := new(meets)
+	return open(t, s, pgstore.Config{Schema: schema}, func(c *pgxpool.Config) {
+		c.ConnConfig.Tracer, c.ConnConfig.RuntimeParams["application_name"] = m, schema
+	}), m
+}
+
+// A request whose row another one has locked lets that one go first, and locks the row no later: of hundreds each
+// would wait for all before it, and releases would fail.
+func TestRequestsWaitForNoRow(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "saved")
+	store, m := metAs(t, s, "saved")
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRead} {
+		h := hold(kind, kind.String(), "client:1")
+		granted(t, store, h)
+		released(t, store, h)
+		for _, request := range []func() error{
+			func() error { _, err := store.Acquire(unhurried(t), h); return err },
+			func() error { h.Count = 2; _, err := store.Acquire(unhurried(t), h); return err },
+			func() error { h.Count = 1; _, err := store.Release(unhurried(t), h); return err },
+		} {
+			tx := begin(t, s.Pool(t))
+			_, err := tx.Exec(t.Context(), "SELECT FROM saved.locks WHERE name = $1 FOR UPDATE", h.Name)
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() { done <- request() }()
+			assert.False(t, blocked(t, s, "saved", m), "broken promise: a request for %v waits for its row", kind)
+			require.NoError(t, tx.Commit(t.Context()))
+			require.NoError(t, <-done)
+		}
+		released(t, store, h)
+	}
+}
+
+// A request decides on no row that another one is about to change.
+func TestNothingIsDecidedBesideAGrantUnderWay(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "beside")
+	store, m := metAs(t, s, "beside")
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	beside := func(request func()) {
+		tx := begin(t, s.Pool(t))
+		_, err := tx.Exec(t.Context(), "UPDATE beside.locks SET rev = txid_current(), owner = 'client:2', ends = ends + 3600000")
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			request()
+		}()
+		blocked(t, s, "beside", m)
+		require.NoError(t, tx.Commit(t.Context()))
+		<-done
+	}
+	h.Count = 2
+	granted(t, store, h)
+	h.Count = 1
+	beside(func() {
+		held, err := store.Release(unhurried(t), h)
+		assert.NoError(t, err)
+		assert.False(t, held, "broken promise: it has released the hold of another owner")
+	})
+	exec(t, s, "UPDATE beside.locks SET rev = txid_current(), owner = NULL")
+	beside(func() {
+		a, err := store.Acquire(unhurried(t), h)
+		assert.NoError(t, err)
+		assert.Equal(t, driver.Refused, a.Verdict, "broken promise: two owners hold the lock")
+	})
 }
 
 // An acquisition that has waited for its row until after its deadline takes nothing, nor does one
@@ -162,7 +239,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 	s := server(t)
 	migrate(t, s, "late")
 	stepClock(t, s, "late", 0)
-	store := open(t, s, pgstore.Config{Schema: "late"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "late" })
+	store, m := metAs(t, s, "late")
 	admin := s.Pool(t)
 	for _, step := range []struct {
 		kind  driver.Kind
@@ -183,7 +260,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 			_, err := store.Acquire(ctx, h)
 			answered <- err
 		}()
-		blocked(t, s, "late")
+		blocked(t, s, "late", m)
 		stepClock(t, s, "late", step.ahead)
 		require.NoError(t, tx.Commit(t.Context()))
 		require.ErrorIs(t, <-answered, driver.ErrNotDone)
@@ -226,7 +303,7 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 			assert.NoError(t, err)
 			confirmed <- held
 		}()
-		blocked(t, s, "late")
+		blocked(t, s, "late", m)
 		require.NoError(t, tx.Commit(t.Context()))
 		assert.True(t, <-confirmed, "it has released what was under way")
 		granted(t, store, hold(underWay.kind, underWay.name, "client:2"))
@@ -338,7 +415,7 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	migrate(t, s, "under_way")
-	store := open(t, s, pgstore.Config{Schema: "under_way"}, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "under_way" })
+	store, m := metAs(t, s, "under_way")
 	other := open(t, s, pgstore.Config{Schema: "under_way"})
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
 		mine := hold(kind, fmt.Sprint("a", kind), "client:1")
@@ -353,7 +430,7 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 			assert.NoError(t, err)
 			asked <- a
 		}()
-		blocked(t, s, "under_way")
+		blocked(t, s, "under_way", m)
 		require.NoError(t, tx.Commit(t.Context()))
 		assert.Equal(t, driver.Granted, (<-asked).Verdict)
 	}
@@ -763,7 +840,7 @@ func TestLoggerThatBlocks(t *testing.T) {
 	}
 }
 
-// meets has another store write before each save of an owner.
+// meets counts the saves of an owner, and has another store write before the first ones.
 type meets struct {
 	owner        string
 	write        func()
@@ -773,7 +850,7 @@ type meets struct {
 func (m *meets) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	switch {
 	case strings.Contains(d.SQL, ".save(") && slices.ContainsFunc(d.Args[6].([][]byte), func(state []byte) bool { return strings.Contains(string(state), m.owner) }):
-		if m.saves.Add(1) < 5 {
+		if m.saves.Add(1) < 5 && m.write != nil {
 			m.write()
 		}
 	case strings.Contains(d.SQL, "WITH ORDINALITY AS n(name, at)"):

@@ -75,22 +75,27 @@ INSERT INTO {schema}.upkeep DEFAULT VALUES ON CONFLICT DO NOTHING;
 CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
 $leasewheel$ SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint $leasewheel$;
 
--- locked locks the row of a name, and makes it if need be. A request whose deadline is checked
+-- locked locks the row of a name, with the revision the_rev unless that is NULL, and makes the row if there is none.
+-- It returns no row if another transaction has locked it, or changed it. It does not wait for that: of many requests
+-- each would lock the row in turn, and flush its commit, to find it changed. A request whose deadline is checked
 -- after that, and one that finds nothing after that, agree on their order. Should the clock have
 -- been set back, tokens go on from those of the rows that were removed. A trigger, or row-level security, may
 -- hide each row, or skip each that is inserted.
-CREATE OR REPLACE FUNCTION {schema}.locked(the_name text) RETURNS {schema}.locks LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
+CREATE OR REPLACE FUNCTION {schema}.locked(the_name text, the_rev bigint) RETURNS {schema}.locks LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	l {schema}.locks;
 BEGIN
 	FOR tries IN 1..100 LOOP
-		SELECT * INTO l FROM {schema}.locks WHERE name = the_name FOR UPDATE;
-		IF FOUND THEN
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name AND rev = coalesce(the_rev, rev) FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND OR EXISTS (SELECT FROM {schema}.locks WHERE name = the_name) THEN
 			RETURN l;
 		END IF;
 		INSERT INTO {schema}.locks (name, rev, holds, ends, token, over)
 			SELECT the_name, txid_current(), 0, 0, CASE WHEN u.token < {schema}.clock() THEN 0 ELSE u.token END, 0
-			FROM (SELECT coalesce(max(token), 0) AS token FROM {schema}.upkeep) AS u ON CONFLICT DO NOTHING;
+			FROM (SELECT coalesce(max(token), 0) AS token FROM {schema}.upkeep) AS u ON CONFLICT DO NOTHING RETURNING * INTO l;
+		IF FOUND THEN
+			RETURN l;
+		END IF;
 	END LOOP;
 	RAISE no_data_found;
 END $leasewheel$;
@@ -137,27 +142,28 @@ END $leasewheel$;
 
 -- save stores what the machine has made of the row with the revision the_rev, 0 if there was none,
 -- and sends those messages that are of the_at. Their receivers are those of now: one that has subscribed since
--- the row was read may have been refused by it.
+-- the row was read may have been refused by it. -1 means that another request has changed the row, or has locked it.
 CREATE OR REPLACE FUNCTION {schema}.save(the_at bigint, the_name text, the_rev bigint, the_owner text, the_holds bigint, the_ends bigint,
 	the_token bigint, the_state bytea, the_over bigint, the_window int8range, ats bigint[], to_kinds smallint[], to_ofs text[], messages text[],
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 BEGIN
 	settled := true;
-	l := {schema}.locked(the_name);
+	l := {schema}.locked(the_name, the_rev);
 	clock := {schema}.clock();
 	IF NOT clock <@ the_window THEN
 		verdict := -2;
-	ELSIF l.rev <> the_rev AND (the_rev > 0 OR l.rev <> txid_current() OR l.token > 0) THEN
-		verdict := -1;
-		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
-	ELSE
+	ELSIF l.rev = the_rev OR the_rev = 0 AND l.rev = txid_current() AND l.token = 0 THEN
 		verdict := 1;
 		UPDATE {schema}.locks SET rev = txid_current(), owner = the_owner, holds = the_holds, ends = the_ends,
 			token = the_token, state = the_state, over = the_over WHERE name = the_name RETURNING rev INTO STRICT l.rev;
 		PERFORM pg_notify('leasewheel_' || w.store, m.message)
 			FROM unnest(ats, to_kinds, to_ofs, messages) AS m(at, kind, of, message)
 			JOIN {schema}.waits w ON w.name = the_name AND w.kind = m.kind AND w.of = m.of WHERE m.at = the_at;
+	ELSE
+		verdict := -1; -- the subscriptions are to be read anew, too
+		settled := false;
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	END IF;
 END $leasewheel$;
 
@@ -178,6 +184,7 @@ BEGIN
 			token = greatest(u.token - u.token % 16 + 16, {schema}.clock() / 16 * 16),
 			over = greatest({schema}.clock() / 1000 + ttl, (u.token + 16) / 1000) + 1
 			WHERE u.name = the_name AND u.state IS NULL AND (u.owner IS NULL OR u.ends < {schema}.clock() / 1000)
+				AND u.xmax IN ('0', u.xmin) -- not locked
 			RETURNING u.rev, u.holds, u.ends, u.token INTO l.rev, l.holds, l.ends, l.token;
 		IF FOUND THEN
 			verdict := 1;
@@ -191,22 +198,23 @@ BEGIN
 	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	clock := {schema}.clock();
 	IF l.state IS NOT NULL OR l.owner <> the_owner AND l.ends >= clock / 1000 AND the_holds <= 1 THEN
-		verdict := CASE WHEN NOT clock <@ the_window THEN -2 WHEN l.state IS NOT NULL OR waits THEN -1 ELSE 0 END;
-		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
 		settled := {schema}.settled(the_name, l.rev);
-		IF settled OR verdict <> 0 THEN
-			RETURN; -- without a write
-		END IF;
+		verdict := CASE WHEN NOT clock <@ the_window THEN -2 WHEN l.state IS NOT NULL OR waits OR NOT settled THEN -1 ELSE 0 END;
+		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
+		RETURN; -- without a write
 	END IF;
-	settled := true;
-	l := {schema}.locked(the_name);
+	l := {schema}.locked(the_name, NULL);
+	settled := l.name IS NOT NULL;
+	IF NOT settled THEN
+		SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+	END IF;
 	clock := {schema}.clock();
 	ms := clock / 1000;
 	mine := l.owner = the_owner AND l.ends >= ms;
 	reserved := 0;
 	IF NOT clock <@ the_window THEN
 		verdict := -2;
-	ELSIF l.state IS NOT NULL OR waits AND NOT mine AND l.ends >= ms THEN
+	ELSIF NOT settled OR l.state IS NOT NULL OR waits AND NOT mine AND l.ends >= ms THEN
 		verdict := -1;
 		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
 	ELSIF the_holds > 1 AND mine IS NOT TRUE THEN
@@ -261,14 +269,18 @@ BEGIN
 	END IF;
 	SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
 	IF l.state IS NULL THEN
-		l := {schema}.locked(the_name);
+		l := {schema}.locked(the_name, NULL);
+		IF l.name IS NULL THEN
+			SELECT * INTO l FROM {schema}.locks WHERE name = the_name;
+			settled := false;
+		END IF;
 	END IF;
 	clock := {schema}.clock();
 	ms := clock / 1000;
-	IF l.state IS NOT NULL THEN
+	IF NOT settled OR l.state IS NOT NULL THEN
 		verdict := -1;
+		settled := settled AND {schema}.settled(the_name, l.rev);
 		SELECT * INTO kinds, ofs, stores FROM {schema}.waiting(the_name);
-		settled := {schema}.settled(the_name, l.rev);
 	ELSIF l.owner = the_owner AND l.ends >= ms THEN
 		verdict := 1;
 		IF the_holds > 0 THEN

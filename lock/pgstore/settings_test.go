@@ -96,17 +96,19 @@ func TestLockTimeoutOfARoleIsMended(t *testing.T) {
 	as := role(t, s, user)
 	exec(t, s, pgstore.Grants(schema, user)+"; ALTER ROLE hasty SET lock_timeout = 1")
 	store := open(t, s, pgstore.Config{Schema: schema}, as, one)
-	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	h.Count = 0 // the release waits for its row
 	admin := s.Pool(t)
 	tx := begin(t, admin)
 	_, err := tx.Exec(t.Context(), "SELECT FROM hasty.locks FOR UPDATE")
 	require.NoError(t, err)
-	_, err = store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+	_, err = store.Release(unhurried(t), h)
 	require.ErrorIs(t, err, driver.ErrNotDone)
 	exec(t, s, "ALTER ROLE hasty RESET ALL")
 	released := make(chan error, 1)
 	go func() {
-		_, err := store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+		_, err := store.Release(unhurried(t), h)
 		released <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -135,7 +137,9 @@ func TestCancelledRequestKeepsItsConnection(t *testing.T) {
 			return nil
 		}
 	})
-	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
+	h := hold(driver.KindMutex, "a", "client:1")
+	granted(t, store, h)
+	h.Count = 0 // the release waits for its row
 	admin := s.Pool(t)
 	tx := begin(t, admin)
 	_, err := tx.Exec(t.Context(), "SELECT FROM cancelled.locks FOR UPDATE")
@@ -144,7 +148,7 @@ func TestCancelledRequestKeepsItsConnection(t *testing.T) {
 	defer giveUp()
 	released := make(chan error, 1)
 	go func() {
-		_, err := store.Release(ctx, hold(driver.KindMutex, "a", "client:1"))
+		_, err := store.Release(ctx, h)
 		released <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -155,7 +159,7 @@ func TestCancelledRequestKeepsItsConnection(t *testing.T) {
 	giveUp()
 	require.ErrorIs(t, <-released, driver.ErrNotDone)
 	require.NoError(t, tx.Rollback(t.Context()))
-	_, err = store.Release(unhurried(t), hold(driver.KindMutex, "a", "client:1"))
+	_, err = store.Release(unhurried(t), h)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, made.Load())
 }

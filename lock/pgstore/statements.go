@@ -12,8 +12,9 @@ type statements struct {
 	claim, sweep, forget                       string
 }
 
-// columns are those of a [row].
-const columns = "r.verdict, r.clock, (r.l).rev, (r.l).owner, (r.l).holds, (r.l).ends, (r.l).token, (r.l).state, r.kinds, r.ofs, r.stores, r.settled"
+// columns are those of a [row], if there is one.
+const columns = `r.verdict, r.clock, coalesce((r.l).rev, 0), (r.l).owner, coalesce((r.l).holds, 0), coalesce((r.l).ends, 0), coalesce((r.l).token, 0),
+	(r.l).state, r.kinds, r.ofs, r.stores, r.settled`
 
 // looked are those of a row l that is not locked, if there is one.
 const looked = `-1, {schema}.clock(), coalesce(l.rev, 0), l.owner, coalesce(l.holds, 0), coalesce(l.ends, 0), coalesce(l.token, 0),

@@ -155,7 +155,7 @@ func TestSweepFollowsALateRequest(t *testing.T) {
 		defer close(swept)
 		store.RunSweeper()
 	}()
-	blocked(t, s, "resumed")
+	blocked(t, s, "resumed", new(meets))
 	granted(t, store, hold(driver.KindMutex, "a", "client:1"))
 	require.NoError(t, tx.Commit(t.Context()))
 	<-swept
