@@ -76,7 +76,7 @@ func living(kvs []*mvccpb.KeyValue) bool { return len(kvs) > 0 && kvs[0].Lease !
 
 // look finds out which leases live.
 func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool) error {
-	at, found := s.clock(), make(map[clientv3.LeaseID]bool)
+	at := s.clock()
 	for some := range slices.Chunk(ids, maxOps) {
 		ops := make([]clientv3.Op, len(some))
 		for i, id := range some {
@@ -88,13 +88,12 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 		}
 		for i, id := range some {
 			life[id] = living(response.Responses[i].GetResponseRange().Kvs)
-			found[id] = life[id]
 			if l := s.leases.own(id); l != nil && !life[id] {
 				s.leases.ended(l)
 			}
 		}
 	}
-	s.saw(found, at)
+	s.saw(ids, life, at)
 	return nil
 }
 

@@ -71,8 +71,7 @@ type Store struct {
 	sweeping bool
 	planned  time.Time            // when the latest sweep was
 	grants   map[string]time.Time // when the last note of a grant has come, by name; see granted
-	onLoss   map[int]func()
-	alarms   int // that there were
+	onLoss   map[*func()]bool
 
 	endWatches context.CancelFunc // of anew; guarded by mu
 }
@@ -94,7 +93,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
 		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
-		onLoss: make(map[int]func()), grants: make(map[string]time.Time), stream: newStream(0),
+		onLoss: make(map[*func()]bool), grants: make(map[string]time.Time), stream: newStream(0),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
@@ -155,7 +154,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		return a, err
 	}
 	begin, id := s.clock(), hold{h.Name, h.Owner}
-	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+	w, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.asks = true
 		w.verify(h.Owner)
 		a, sent = w.state.Acquire(w.now, endless(h))
@@ -171,21 +170,21 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	switch l := o.leaseOf(h.Owner); {
+	switch l := w.leaseOf(h.Owner); {
 	case a.Verdict == driver.Refused:
 		if a.Wait > forever/2 {
-			a.Wait = o.shortest()
+			a.Wait = w.shortest()
 		}
 	case a.Verdict == driver.Granted && l == nil:
 		return driver.Answer{}, failed(fmt.Errorf("the lease has ended at once: %w", driver.ErrUnavailable))
 	case a.Verdict == driver.Granted:
 		s.leases.put(id, l, begin)
-		a.Token, a.First = o.lastToken(), s.leases.left(l, begin)
+		a.Token, a.First = w.lastToken(), s.leases.left(l, begin)
 		if ttl != h.TTL {
 			a.Lease = ttl
 		}
 	}
-	s.watchPeers(o)
+	s.watchPeers(w)
 	return a, nil
 }
 
@@ -230,7 +229,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 			return false, err
 		}
 	}
-	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+	w, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
@@ -246,7 +245,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		return false, err
 	}
 	s.leases.certain(id)
-	if l := o.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
+	if l := w.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
 		s.leases.put(id, l, begin)
 	} else if h.Count == 0 {
 		s.leases.drop(id)
@@ -301,13 +300,11 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 func (s *Store) OnLoss(lost func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alarms++
-	n := s.alarms
-	s.onLoss[n] = lost
+	s.onLoss[&lost] = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.onLoss, n)
+		delete(s.onLoss, &lost)
 	}
 }
 
@@ -315,7 +312,7 @@ func (s *Store) OnLoss(lost func()) (stop func()) {
 func (s *Store) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, lost := range s.onLoss {
-		lost()
+	for lost := range s.onLoss {
+		(*lost)()
 	}
 }
