@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -38,9 +39,11 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	return b, nil
 }
 
-// tidy drops subscriptions, beside what every step does.
+// tidy drops the subscriptions of stores that are gone, beside what every step does.
 func tidy(w *work, _ time.Time) []machine.Message {
-	w.unsubscribe()
+	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
+		return wait.store != w.s.id && w.s.peers.look(wait.store) != present
+	})
 	return nil
 }
 
