@@ -43,10 +43,8 @@ const (
 
 // Store keeps locks on etcd. Its methods are safe for concurrent use.
 type Store struct {
-	client *clientv3.Client
-	keys   keys
-	clock  clock            // of leases
-	now    func() time.Time // of places in queues, and of what blocks readers
+	etcd
+	clock clock // of leases
 
 	waitTTL time.Duration // waitTTL, unless a test must not depend on it
 
@@ -59,11 +57,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows; notify is called with it
 	closed   bool
-	epoch    int64              // see knownEpoch
-	anew     context.Context    // ends when the cluster has begun anew
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers
-	stream   *stream           // of the watches that begin
 	watches  map[string]*watch // by the key of a topic
 	peers    map[clientv3.LeaseID]*peer
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
@@ -72,8 +67,6 @@ type Store struct {
 	planned  time.Time            // when the latest sweep was
 	grants   map[string]time.Time // when the last note of a grant has come, by name; see granted
 	onLoss   map[*func()]bool
-
-	endWatches context.CancelFunc // of anew; guarded by mu
 }
 
 // New returns a store on a client of etcd, which stays the caller's. It makes no request.
@@ -90,10 +83,10 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
+		etcd: etcd{client: client, keys: keys, now: time.Now, stream: newStream(0)}, clock: systemClock(), waitTTL: waitTTL,
 		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
-		onLoss: make(map[*func()]bool), grants: make(map[string]time.Time), stream: newStream(0),
+		onLoss: make(map[*func()]bool), grants: make(map[string]time.Time),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
@@ -112,9 +105,6 @@ func (s *Store) Close() error {
 	}
 	s.end(errClosed)
 	s.running.Wait()
-	s.mu.Lock()
-	s.endWatches()
-	s.mu.Unlock()
 	s.keeper.close()
 	if waiting != 0 { // no hold that was returned to a caller lives by it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -270,7 +260,7 @@ func (s *Store) cached(name string) version {
 	defer s.mu.Unlock()
 	v, found := s.cache[name]
 	if !found {
-		v.epoch = s.epoch
+		v.epoch = s.knownEpoch()
 	}
 	return v
 }
