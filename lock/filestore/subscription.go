@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -151,10 +152,7 @@ func (s *Store) ended(id string) {
 		return
 	}
 	s.mu.Lock()
-	names := make([]string, 0, len(s.subs))
-	for name := range s.subs {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(s.subs))
 	s.mu.Unlock()
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(s.ending, closeWait) // a file that is in use keeps no other name from it
