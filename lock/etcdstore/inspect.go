@@ -67,15 +67,14 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 // describe adds what the machine does not know.
 func (s *Store) describe(ctx context.Context, info *driver.Info, w *work) (err error) {
 	clients := make(map[string]driver.Client)
-	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
+	machine.Identify(info, w.name, func(id string) (driver.Client, bool) {
 		c, known := clients[id]
 		if !known && err == nil {
 			c, err = s.announced(ctx, id)
 			clients[id] = c
 		}
 		return c, !c.Since.IsZero()
-	}}
-	r.Identify(info, w.name)
+	})
 	info.Token, info.TTL = w.lastToken(), 0
 	left := make(map[clientv3.LeaseID]time.Duration)
 	for i := range info.Holders {

@@ -117,10 +117,9 @@ func (s *Store) identify(ctx context.Context, name string, info *driver.Info) (e
 			return nil
 		})
 	}
-	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
+	machine.Identify(info, name, func(id string) (driver.Client, bool) {
 		c, announced := records[id]
 		return c, announced
-	}}
-	r.Identify(info, name)
+	})
 	return err
 }
