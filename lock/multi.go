@@ -142,7 +142,7 @@ func (m *Multi) acquire(ctx context.Context, wait time.Duration) (*Lease, error)
 	granted := false
 	defer func() { // also after a panic, or the runtime.Goexit of an observer
 		if !granted {
-			l.giveBack(ctx)
+			_ = l.unlock(ctx, false) // what is not released when ctx ends is left to the cleanup
 		}
 	}()
 	for _, member := range m.sorted {
@@ -258,12 +258,6 @@ func (l *together) tokens() []int64 {
 		tokens[i] = l.leases[place].Token()
 	}
 	return tokens
-}
-
-// giveBack is unlock for a caller that has not received l. What is not released when ctx
-// ends is left to the cleanup.
-func (l *together) giveBack(ctx context.Context) {
-	_ = l.unlock(ctx, false)
 }
 
 // unlock releases every lock, all at the same time, and returns their errors joined.

@@ -1,6 +1,7 @@
 package delayqueue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -62,9 +63,7 @@ func (v *verdict) Unwrap() error { return v.error }
 // the worker's backoff; at once if d is zero or less. The attempt counts. A nil err
 // becomes an error whose text is that the handler asked for another attempt.
 func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errors.New("the handler asked for another attempt")
-	}
+	err = cmp.Or(err, errors.New("the handler asked for another attempt"))
 	return &verdict{error: err, after: max(0, d)}
 }
 
@@ -72,8 +71,5 @@ func RetryAfter(d time.Duration, err error) error {
 // no further attempt can succeed. A nil err becomes an error whose text is that the
 // handler rejected the message.
 func Reject(err error) error {
-	if err == nil {
-		err = errors.New("the handler rejected the message")
-	}
-	return &verdict{error: err, reject: true}
+	return &verdict{error: cmp.Or(err, errors.New("the handler rejected the message")), reject: true}
 }

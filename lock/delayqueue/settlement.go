@@ -26,6 +26,12 @@ type settlements struct {
 	err     error
 }
 
+// end has the callers receive the reply, or the error.
+func (r *settlements) end(reply []any, err error) {
+	r.replies, r.err = codes(r.count, reply, err)
+	close(r.done)
+}
+
 // settler sends settlements to the server. While one request is in flight, new
 // settlements queue for the next one: 64 handlers handle half as many messages again.
 type settler struct {
@@ -68,12 +74,14 @@ func (s *settler) send() {
 	var reply []any
 	var err error = &lock.PanicError{} // remains after runtime.Goexit
 	defer func() {
-		r.replies, r.err = codes(r.count, reply, err)
-		close(r.done)
+		r.end(reply, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if r.err != nil {
-			s.fail(errors.Join(r.err, lock.ErrNotDone))
+			for _, behind := range s.queued {
+				behind.end(nil, errors.Join(r.err, lock.ErrNotDone))
+			}
+			s.queued = nil
 		}
 		if s.sending = len(s.queued) > 0; s.sending {
 			go s.send()
@@ -84,13 +92,4 @@ func (s *settler) send() {
 		reply, err = s.queue.once(context.Background(), settleScript, s.queue.keys, r.args...)
 		return err
 	})
-}
-
-// fail ends what is queued. The caller holds mu.
-func (s *settler) fail(err error) {
-	for _, r := range s.queued {
-		r.replies, r.err = codes(r.count, nil, err)
-		close(r.done)
-	}
-	s.queued = nil
 }

@@ -16,26 +16,26 @@ import (
 // knownEpoch is what the tokens of a prefix begin with: the clock, in µs, as its first store read it; 0: not
 // known yet. Tokens are this and a revision, so that they grow although a cluster is made anew. Requests compare
 // it by its value: the first store of each new cluster may write it at the same revision.
-func (s *Store) knownEpoch() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch
+func (e *etcd) knownEpoch() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.epoch
 }
 
 // setEpoch takes what the key of the epoch has, and returns it. From another program's value tokens would begin anew, and
 // revisions could overflow a large one.
-func (s *Store) setEpoch(value []byte) (base int64, err error) {
+func (e *etcd) setEpoch(value []byte) (base int64, err error) {
 	base, err = strconv.ParseInt(string(value), 10, 64)
 	if err != nil || base <= 0 || base > math.MaxInt64/2 || string(value) != epochValue(base) {
-		return 0, fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", s.keys.epoch(), value, driver.ErrForeign)
+		return 0, fmt.Errorf("the key %s has %.40q, which is not of leasewheel: delete it: %w", e.keys.epoch(), value, driver.ErrForeign)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.epoch != 0 && s.epoch != base {
-		s.endWatches()
-		s.anew, s.endWatches = context.WithCancel(context.Background())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.epoch != 0 && e.epoch != base {
+		e.endWatches()
+		e.anew, e.endWatches = context.WithCancel(context.Background())
 	}
-	s.epoch = base
+	e.epoch = base
 	return base, nil
 }
 
@@ -44,24 +44,24 @@ func epochValue(base int64) string { return strconv.FormatInt(base, 10) }
 
 // sawEpoch takes the epoch that a keepalive has read: a store that only holds and waits writes nothing, and
 // its watches would wait for revisions of before a restore. An error is that of its next request.
-func (s *Store) sawEpoch(kv *mvccpb.KeyValue) {
-	s.setEpoch(kv.Value) //nolint:errcheck // see above
+func (e *etcd) sawEpoch(kv *mvccpb.KeyValue) {
+	e.setEpoch(kv.Value) //nolint:errcheck // see above
 }
 
 // openEpoch reads the epoch, or begins it, and returns it. It reads as many keys as renewals do in a transaction, so
 // that servers which accept fewer are found now.
-func (s *Store) openEpoch(ctx context.Context) (base int64, err error) {
-	key := s.keys.epoch()
-	now := epochValue(s.now().UnixMicro())
+func (e *etcd) openEpoch(ctx context.Context) (base int64, err error) {
+	key := e.keys.epoch()
+	now := epochValue(e.now().UnixMicro())
 	absent := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", 0)}
-	response, err := s.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, maxOps))
+	response, err := e.transact(ctx, absent, []clientv3.Op{clientv3.OpPut(key, now)}, slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, maxOps))
 	if err != nil {
 		return 0, err
 	}
 	if response.Succeeded {
-		return s.setEpoch([]byte(now))
+		return e.setEpoch([]byte(now))
 	} else if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-		return s.setEpoch(kvs[0].Value)
+		return e.setEpoch(kvs[0].Value)
 	}
 	return 0, nil
 }

@@ -35,7 +35,7 @@ func (s *Store) Announce(ctx context.Context, c driver.Client, ttl time.Duration
 
 // Inspect returns the state of a lock, see [driver.Inspector].
 func (s *Store) Inspect(ctx context.Context, name string, _ driver.Kind) (info driver.Info, err error) {
-	o, err := s.view(ctx, name, func(w *work) []machine.Message {
+	w, err := s.view(ctx, name, func(w *work) []machine.Message {
 		w.refused()
 		info = w.inspect()
 		return nil
@@ -43,13 +43,13 @@ func (s *Store) Inspect(ctx context.Context, name string, _ driver.Kind) (info d
 	if err != nil {
 		return driver.Info{}, err
 	}
-	return info, s.describe(ctx, &info, o)
+	return info, s.describe(ctx, &info, w)
 }
 
 // ForceRelease frees a lock regardless of its holder, see [driver.Inspector].
 func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info, err error) {
 	claims := make(map[string]claim)
-	o, err := s.step(ctx, name, hold{}, func(w *work) (sent []machine.Message) {
+	w, err := s.step(ctx, name, hold{}, func(w *work) (sent []machine.Message) {
 		w.refused()
 		clear(claims)
 		maps.Copy(claims, w.of)
@@ -59,28 +59,27 @@ func (s *Store) ForceRelease(ctx context.Context, name string) (info driver.Info
 	if err != nil {
 		return driver.Info{}, err
 	}
-	o.work.of = claims
-	s.describe(ctx, &info, o) //nolint:errcheck // the lock is free: an error would deny it
+	w.of = claims
+	s.describe(ctx, &info, w) //nolint:errcheck // the lock is free: an error would deny it
 	return info, nil
 }
 
 // describe adds what the machine does not know.
-func (s *Store) describe(ctx context.Context, info *driver.Info, o outcome) (err error) {
+func (s *Store) describe(ctx context.Context, info *driver.Info, w *work) (err error) {
 	clients := make(map[string]driver.Client)
-	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
+	machine.Identify(info, w.name, func(id string) (driver.Client, bool) {
 		c, known := clients[id]
 		if !known && err == nil {
 			c, err = s.announced(ctx, id)
 			clients[id] = c
 		}
 		return c, !c.Since.IsZero()
-	}}
-	r.Identify(info, o.name)
-	info.Token, info.TTL = o.lastToken(), 0
+	})
+	info.Token, info.TTL = w.lastToken(), 0
 	left := make(map[clientv3.LeaseID]time.Duration)
 	for i := range info.Holders {
 		h := &info.Holders[i]
-		claim := o.of[h.Owner]
+		claim := w.of[h.Owner]
 		if _, known := left[claim.lease]; !known {
 			answer, err := s.client.TimeToLive(ctx, claim.lease)
 			if err != nil {

@@ -49,8 +49,6 @@ func newKeeper(client *clientv3.Client, now clock, key string, epoch func(*mvccp
 // place is a member in a raft term.
 type place struct{ member, term uint64 }
 
-func placeOf(h *pb.ResponseHeader) place { return place{h.GetMemberId(), h.GetRaftTerm()} }
-
 // kept is what became of a keepalive.
 type kept struct {
 	sent time.Duration
@@ -141,7 +139,7 @@ func (k *keeper) read(ctx context.Context, keys []string, kvs map[string]*mvccpb
 			}
 		}
 	}
-	return placeOf(response.GetHeader()), nil
+	return place{response.GetHeader().GetMemberId(), response.GetHeader().GetRaftTerm()}, nil
 }
 
 // send sends keepalives, and waits for their answers. Rounds on one connection share a stream: for each

@@ -192,7 +192,11 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 			p.s.keeper.keep(ctx, nil, nil) //nolint:errcheck // the renewal tries again
 		})
 	}
-	p.s.background(func(ctx context.Context) { p.watch(ctx, l, put.Header.Revision) })
+	p.s.background(func(ctx context.Context) {
+		if p.s.awaitDeletion(ctx, l.key, put.Header.Revision+1, nil) {
+			p.ended(l)
+		}
+	})
 	return l, nil
 }
 
@@ -203,13 +207,6 @@ func (p *leases) discard(l *lease) {
 		defer cancel()
 		p.s.client.Revoke(ctx, l.id) //nolint:errcheck // it ends by itself
 	})
-}
-
-// watch waits for the end of a lease.
-func (p *leases) watch(ctx context.Context, l *lease, from int64) {
-	if p.s.awaitDeletion(ctx, l.key, from+1, nil) {
-		p.ended(l)
-	}
 }
 
 // ended is called when etcd has ended a lease. What holds it has is lost.
@@ -224,15 +221,14 @@ func (p *leases) ended(l *lease) {
 	if p.current[l.class] == l {
 		delete(p.current, l.class)
 	}
-	lost := make([]string, 0, len(l.holds))
 	for h := range l.holds {
 		if p.of[h] == l {
 			delete(p.of, h)
 		}
-		lost = append(lost, h.name)
 	}
+	held := len(l.holds) > 0
 	p.mu.Unlock()
-	if len(lost) > 0 {
+	if held {
 		p.s.lost()
 	}
 }
@@ -249,14 +245,14 @@ func (p *leases) alive(id clientv3.LeaseID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.all[id]
-	return l != nil && !l.dead && p.s.clock() < l.end
+	return l != nil && p.s.clock() < l.end
 }
 
 // put records that a hold lives by a lease, and was renewed at an instant.
 func (p *leases) put(h hold, l *lease, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.of[h]; old != nil && old != l {
+	if old := p.of[h]; old != nil {
 		delete(old.holds, h)
 	}
 	p.of[h], l.holds[h] = l, at
@@ -369,10 +365,8 @@ func (p *leases) doubt(h hold, by []*lease, at time.Duration) {
 func (p *leases) doubtful(h hold) (all []*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := make(map[*lease]bool)
 	for _, l := range p.unknown[h] {
-		if !l.dead && !seen[l] {
-			seen[l] = true
+		if !l.dead && !slices.Contains(all, l) {
 			all = append(all, l)
 		}
 	}

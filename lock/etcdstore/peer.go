@@ -32,27 +32,27 @@ func (s *Store) watched(id clientv3.LeaseID) bool {
 	return p != nil && p.seen > 0 && s.clock()-p.seen < waitTTL
 }
 
-// saw records that leases live which this store watches.
-func (s *Store) saw(life map[clientv3.LeaseID]bool, at time.Duration) {
+// saw records which of the leases that this store watches live.
+func (s *Store) saw(ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, alive := range life {
-		if p := s.peers[id]; alive && p != nil && p.seen > 0 {
+	for _, id := range ids {
+		if p := s.peers[id]; life[id] && p != nil && p.seen > 0 {
 			p.seen = max(p.seen, at)
 		}
 	}
 }
 
 // watchPeers has this store notice when a lease ends that is before its waiters for a name.
-func (s *Store) watchPeers(o outcome) {
+func (s *Store) watchPeers(w *work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.subs[o.name] == nil || s.closed {
+	if s.subs[w.name] == nil || s.closed {
 		return
 	}
-	ids := slices.DeleteFunc(o.inOrder(), func(id clientv3.LeaseID) bool { return s.waits[id] })
+	ids := slices.DeleteFunc(w.leases(), func(id clientv3.LeaseID) bool { return s.waits[id] })
 	ids = ids[:min(len(ids), maxPeers)]
-	s.forgetFormerPeers(o.name, ids)
+	s.forgetFormerPeers(w.name, ids)
 	for _, id := range ids {
 		p := s.peers[id]
 		if p == nil {
@@ -65,12 +65,12 @@ func (s *Store) watchPeers(o outcome) {
 				p.seen = s.clock()
 			}
 			s.running.Go(func() {
-				if s.awaitDeletion(ctx, s.keys.lease(id), o.revision+1, began) {
+				if s.awaitDeletion(ctx, s.keys.lease(id), w.revision+1, began) {
 					s.peerEnded(id)
 				}
 			})
 		}
-		p.names[o.name] = true
+		p.names[w.name] = true
 	}
 }
 
@@ -118,10 +118,10 @@ func (s *Store) peerEnded(id clientv3.LeaseID) {
 func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []string) {
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
-		o, err := s.tidy(ctx, name, []clientv3.LeaseID{id})
+		w, err := s.tidy(ctx, name, []clientv3.LeaseID{id})
 		cancel()
 		s.mu.Lock()
-		if s.waits[id] || err != nil || o.concerned(id) {
+		if s.waits[id] || err != nil || w.concerned(id) {
 			s.subs[name].DeliverAll(driver.Notice{})
 		}
 		s.mu.Unlock()
@@ -130,9 +130,9 @@ func (s *Store) leaseEnded(ctx context.Context, id clientv3.LeaseID, names []str
 
 // concerned reports whether a record lived by a lease before the step, or may have ended with it: it had nothing
 // by which this store waits. The caller holds mu.
-func (o outcome) concerned(id clientv3.LeaseID) bool {
+func (w *work) concerned(id clientv3.LeaseID) bool {
 	var r record
-	machine.Decode(o.before, r.code)
+	machine.Decode(w.before, r.code)
 	ids := r.leases()
-	return slices.Contains(ids, id) || !slices.ContainsFunc(ids, func(id clientv3.LeaseID) bool { return o.s.waits[id] })
+	return slices.Contains(ids, id) || !slices.ContainsFunc(ids, func(id clientv3.LeaseID) bool { return w.s.waits[id] })
 }

@@ -143,7 +143,7 @@ func TestFormerPeersAreForgotten(t *testing.T) {
 		put, err := s.put(t.Context(), s.keys.lease(granted.ID), "", granted.ID)
 		require.NoError(t, err)
 		r := record{waits: []wait{{machine.Topics(h)[0], granted.ID}}}
-		s.watchPeers(outcome{&work{s: s, name: "a", record: r}, version{revision: put.Header.Revision}})
+		s.watchPeers(&work{s: s, name: "a", record: r, version: version{revision: put.Header.Revision}})
 		require.Contains(t, watched(), granted.ID)
 		require.LessOrEqual(t, len(watched()), 2*maxPeers)
 	}

@@ -54,20 +54,8 @@ func (r *record) code(c *machine.Coder) {
 	})
 }
 
-// leases returns the etcd leases by which parts of the record live, each once.
+// leases returns the etcd leases by which parts of the record live, each once, those of holders first.
 func (r *record) leases() (ids []clientv3.LeaseID) {
-	for _, o := range r.of {
-		ids = append(ids, o.lease)
-	}
-	for _, w := range r.waits {
-		ids = append(ids, w.lease)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
-// inOrder returns the leases by which parts of the record live, those of holders first.
-func (r *record) inOrder() (ids []clientv3.LeaseID) {
 	add := func(id clientv3.LeaseID) {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)

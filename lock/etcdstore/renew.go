@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -77,13 +78,8 @@ func (s *Store) share(items []renewal.Item, begin time.Duration) (shared map[*le
 	shared = make(map[*lease][]int)
 	for i := range items {
 		item := &items[i]
-		if err := s.Supports(holdOf(item).Kind); err != nil {
-			item.Err = err
-			continue
-		}
 		ttl, err := whole(item.TTL)
-		if err != nil {
-			item.Err = err
+		if item.Err = cmp.Or(s.Supports(holdOf(item).Kind), err); item.Err != nil {
 			continue
 		}
 		if l := s.leases.renewable(hold{item.Key, item.Owner}, ttl, begin); l != nil {
@@ -154,7 +150,7 @@ func (s *Store) holds(item *renewal.Item, l *lease, kv *mvccpb.KeyValue) bool {
 func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.Duration) {
 	h, id := holdOf(item), hold{item.Key, item.Owner}
 	var a driver.Answer
-	o, err := s.step(ctx, item.Key, id, func(w *work) []machine.Message {
+	w, err := s.step(ctx, item.Key, id, func(w *work) []machine.Message {
 		w.verify(item.Owner)
 		if a = w.state.Renew(w.now, h); a.Verdict == driver.Granted {
 			w.claims = wanted{owner: item.Owner, ttl: item.TTL.Truncate(time.Second), other: true}
@@ -169,7 +165,7 @@ func (s *Store) renewAlone(ctx context.Context, item *renewal.Item, begin time.D
 	}
 	switch a.Verdict {
 	case driver.Granted:
-		if l := o.leaseOf(item.Owner); l != nil {
+		if l := w.leaseOf(item.Owner); l != nil {
 			s.leases.put(id, l, begin)
 			s.leases.certain(id) // the record is another one than those steps found
 			item.Outcome, item.Given = renewal.Renewed, s.leases.left(l, begin)

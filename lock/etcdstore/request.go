@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,6 +13,19 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
 )
+
+// etcd is the cluster as the stores of a prefix use it: requests, watches, and what tokens begin with.
+type etcd struct {
+	client *clientv3.Client
+	keys   keys
+	now    func() time.Time // of epochs, of places in queues, and of what blocks readers
+
+	mu         sync.Mutex         // guards what follows
+	epoch      int64              // see knownEpoch
+	anew       context.Context    // ends when the cluster has begun anew
+	endWatches context.CancelFunc // of anew
+	stream     *stream            // of the watches that begin
+}
 
 const (
 	// maxOps is how many operations etcd accepts in a transaction by default.
@@ -37,32 +51,32 @@ func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err
 }
 
 // transact makes a transaction.
-func (s *Store) transact(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (e *etcd) transact(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	return somewhere(ctx, func() (*clientv3.TxnResponse, error) {
-		return s.client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
+		return e.client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
 	})
 }
 
 // get reads keys.
-func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return somewhere(ctx, func() (*clientv3.GetResponse, error) { return s.client.Get(ctx, key, options...) })
+func (e *etcd) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return somewhere(ctx, func() (*clientv3.GetResponse, error) { return e.client.Get(ctx, key, options...) })
 }
 
 // put stores a key.
-func (s *Store) put(ctx context.Context, key, value string, l clientv3.LeaseID) (*clientv3.PutResponse, error) {
-	return somewhere(ctx, func() (*clientv3.PutResponse, error) { return s.client.Put(ctx, key, value, clientv3.WithLease(l)) })
+func (e *etcd) put(ctx context.Context, key, value string, l clientv3.LeaseID) (*clientv3.PutResponse, error) {
+	return somewhere(ctx, func() (*clientv3.PutResponse, error) { return e.client.Put(ctx, key, value, clientv3.WithLease(l)) })
 }
 
 // grant has an etcd lease granted, for a TTL rounded up.
-func (s *Store) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
+func (e *etcd) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	return somewhere(ctx, func() (*clientv3.LeaseGrantResponse, error) { return s.client.Grant(ctx, seconds) })
+	return somewhere(ctx, func() (*clientv3.LeaseGrantResponse, error) { return e.client.Grant(ctx, seconds) })
 }
 
 // read reads the record of a name.
-func (s *Store) read(ctx context.Context, name string) (v version, err error) {
-	v.epoch = s.knownEpoch()
-	response, err := s.get(ctx, s.keys.lock(name))
+func (e *etcd) read(ctx context.Context, name string) (v version, err error) {
+	v.epoch = e.knownEpoch()
+	response, err := e.get(ctx, e.keys.lock(name))
 	if err == nil && len(response.Kvs) > 0 {
 		v.revision, v.value = response.Kvs[0].ModRevision, response.Kvs[0].Value
 	}
@@ -76,7 +90,7 @@ func living(kvs []*mvccpb.KeyValue) bool { return len(kvs) > 0 && kvs[0].Lease !
 
 // look finds out which leases live.
 func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool) error {
-	at, found := s.clock(), make(map[clientv3.LeaseID]bool)
+	at := s.clock()
 	for some := range slices.Chunk(ids, maxOps) {
 		ops := make([]clientv3.Op, len(some))
 		for i, id := range some {
@@ -88,13 +102,12 @@ func (s *Store) look(ctx context.Context, ids []clientv3.LeaseID, life map[clien
 		}
 		for i, id := range some {
 			life[id] = living(response.Responses[i].GetResponseRange().Kvs)
-			found[id] = life[id]
 			if l := s.leases.own(id); l != nil && !life[id] {
 				s.leases.ended(l)
 			}
 		}
 	}
-	s.saw(found, at)
+	s.saw(ids, life, at)
 	return nil
 }
 

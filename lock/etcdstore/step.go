@@ -19,36 +19,30 @@ type version struct {
 	epoch    int64 // the epoch as it was read or written: in another one the revision is another record's
 }
 
-// outcome is that of a step.
-type outcome struct {
-	*work
-	version
-}
-
-// leaseOf returns the lease by which the step has claimed something for an owner.
-func (o outcome) leaseOf(owner string) *lease { return o.s.leases.own(o.of[owner].lease) }
+// leaseOf returns the lease by which a step has claimed something for an owner.
+func (w *work) leaseOf(owner string) *lease { return w.s.leases.own(w.of[owner].lease) }
 
 // lastToken returns the record's last token.
-func (o outcome) lastToken() int64 {
-	if o.granted {
-		return o.epoch + o.revision
+func (w *work) lastToken() int64 {
+	if w.granted {
+		return w.epoch + w.revision
 	}
-	return o.state.Token()
+	return w.state.Token()
 }
 
 // step makes a step on the record of a name. It compares the revision of the record as it
 // writes, so that the steps of all stores follow one another. h is the hold that a step without
 // an answer may still grant, or move to another lease.
-func (s *Store) step(ctx context.Context, name string, h hold, change change) (outcome, error) {
+func (s *Store) step(ctx context.Context, name string, h hold, change change) (*work, error) {
 	at := s.clock()
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
-		return outcome{}, err
+		return nil, err
 	}
 	leave, err := s.turns.Take(ctx, name)
 	if err != nil {
-		return outcome{}, unsent(err)
+		return nil, unsent(err)
 	}
 	defer func() { leave() }()
 	v, read := s.cached(name), false // read: v was the key's version during this request
@@ -59,7 +53,7 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 		if err == nil {
 			w.change(change)
 		} else if read {
-			return outcome{}, err
+			return nil, err
 		}
 		switch {
 		case (err != nil || len(w.unknown) > 0) && !read:
@@ -69,14 +63,14 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			err = s.look(ctx, w.unknown, life)
 		default:
 			var t transaction
-			if t, err = s.commit(ctx, w, v, read); t.done {
-				return outcome{w, t.version}, nil
+			if t, err = s.commit(ctx, w, read); t.done {
+				return w, nil
 			} else if t.sent && err != nil {
 				if h.owner != "" && !(decided(err) && s.leases.has(h)) { // a renewal finds out by which lease
 					s.leases.doubt(h, w.uses, at)
 				}
 				s.forget(name)
-				return outcome{}, failed(err)
+				return nil, failed(err)
 			} else if t.read {
 				v, read = t.version, true
 			}
@@ -102,35 +96,35 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (o
 			v, err = s.read(ctx, name)
 		}
 		if err != nil {
-			return outcome{}, unsent(err)
+			return nil, unsent(err)
 		}
 	}
 }
 
 // view makes a step that is not stored.
-func (s *Store) view(ctx context.Context, name string, change change) (outcome, error) {
+func (s *Store) view(ctx context.Context, name string, change change) (*work, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
-		return outcome{}, err
+		return nil, err
 	}
 	for life := make(map[clientv3.LeaseID]bool); ; {
 		v, err := s.read(ctx, name)
 		if err != nil {
-			return outcome{}, unsent(err)
+			return nil, unsent(err)
 		}
 		w, err := s.load(name, v, life)
 		if err != nil {
-			return outcome{}, err
+			return nil, err
 		}
 		w.release()
 		change(w)
 		w.state.SetToken(w.token) // what a step would grant has none
 		if len(w.unknown) == 0 {
-			return outcome{w, v}, nil
+			return w, nil
 		}
 		if err := s.look(ctx, w.unknown, life); err != nil {
-			return outcome{}, unsent(err)
+			return nil, unsent(err)
 		}
 	}
 }

@@ -43,10 +43,8 @@ const (
 
 // Store keeps locks on etcd. Its methods are safe for concurrent use.
 type Store struct {
-	client *clientv3.Client
-	keys   keys
-	clock  clock            // of leases
-	now    func() time.Time // of places in queues, and of what blocks readers
+	etcd
+	clock clock // of leases
 
 	waitTTL time.Duration // waitTTL, unless a test must not depend on it
 
@@ -59,11 +57,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows; notify is called with it
 	closed   bool
-	epoch    int64              // see knownEpoch
-	anew     context.Context    // ends when the cluster has begun anew
 	cache    map[string]version // what this store has written, unless another one has since
 	subs     map[string]machine.Subscribers
-	stream   *stream           // of the watches that begin
 	watches  map[string]*watch // by the key of a topic
 	peers    map[clientv3.LeaseID]*peer
 	waiting  clientv3.LeaseID          // by which this store waits; 0: none
@@ -71,10 +66,7 @@ type Store struct {
 	sweeping bool
 	planned  time.Time            // when the latest sweep was
 	grants   map[string]time.Time // when the last note of a grant has come, by name; see granted
-	onLoss   map[int]func()
-	alarms   int // that there were
-
-	endWatches context.CancelFunc // of anew; guarded by mu
+	onLoss   map[*func()]bool
 }
 
 // New returns a store on a client of etcd, which stays the caller's. It makes no request.
@@ -91,10 +83,10 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, clock: systemClock(), now: time.Now, waitTTL: waitTTL,
+		etcd: etcd{client: client, keys: keys, now: time.Now, stream: newStream(0)}, clock: systemClock(), waitTTL: waitTTL,
 		cache: make(map[string]version), subs: make(map[string]machine.Subscribers),
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
-		onLoss: make(map[int]func()), grants: make(map[string]time.Time), stream: newStream(0),
+		onLoss: make(map[*func()]bool), grants: make(map[string]time.Time),
 	}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
 	s.anew, s.endWatches = context.WithCancel(context.Background())
@@ -113,9 +105,6 @@ func (s *Store) Close() error {
 	}
 	s.end(errClosed)
 	s.running.Wait()
-	s.mu.Lock()
-	s.endWatches()
-	s.mu.Unlock()
 	s.keeper.close()
 	if waiting != 0 { // no hold that was returned to a caller lives by it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -155,7 +144,7 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 		return a, err
 	}
 	begin, id := s.clock(), hold{h.Name, h.Owner}
-	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+	w, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.asks = true
 		w.verify(h.Owner)
 		a, sent = w.state.Acquire(w.now, endless(h))
@@ -171,21 +160,21 @@ func (s *Store) Acquire(ctx context.Context, h *driver.Hold) (a driver.Answer, e
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	switch l := o.leaseOf(h.Owner); {
+	switch l := w.leaseOf(h.Owner); {
 	case a.Verdict == driver.Refused:
 		if a.Wait > forever/2 {
-			a.Wait = o.shortest()
+			a.Wait = w.shortest()
 		}
 	case a.Verdict == driver.Granted && l == nil:
 		return driver.Answer{}, failed(fmt.Errorf("the lease has ended at once: %w", driver.ErrUnavailable))
 	case a.Verdict == driver.Granted:
 		s.leases.put(id, l, begin)
-		a.Token, a.First = o.lastToken(), s.leases.left(l, begin)
+		a.Token, a.First = w.lastToken(), s.leases.left(l, begin)
 		if ttl != h.TTL {
 			a.Lease = ttl
 		}
 	}
-	s.watchPeers(o)
+	s.watchPeers(w)
 	return a, nil
 }
 
@@ -230,7 +219,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 			return false, err
 		}
 	}
-	o, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
+	w, err := s.step(ctx, h.Name, id, func(w *work) (sent []machine.Message) {
 		w.verify(h.Owner)
 		held, sent = w.state.Release(w.now, e)
 		if held && (h.Count > 0 || fixed != nil) {
@@ -246,7 +235,7 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 		return false, err
 	}
 	s.leases.certain(id)
-	if l := o.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
+	if l := w.leaseOf(h.Owner); held && h.Count > 0 && l != nil {
 		s.leases.put(id, l, begin)
 	} else if h.Count == 0 {
 		s.leases.drop(id)
@@ -271,7 +260,7 @@ func (s *Store) cached(name string) version {
 	defer s.mu.Unlock()
 	v, found := s.cache[name]
 	if !found {
-		v.epoch = s.epoch
+		v.epoch = s.knownEpoch()
 	}
 	return v
 }
@@ -301,13 +290,11 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 func (s *Store) OnLoss(lost func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alarms++
-	n := s.alarms
-	s.onLoss[n] = lost
+	s.onLoss[&lost] = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.onLoss, n)
+		delete(s.onLoss, &lost)
 	}
 }
 
@@ -315,7 +302,7 @@ func (s *Store) OnLoss(lost func()) (stop func()) {
 func (s *Store) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, lost := range s.onLoss {
-		lost()
+	for lost := range s.onLoss {
+		(*lost)()
 	}
 }

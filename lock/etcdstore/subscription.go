@@ -81,8 +81,8 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 
 // tidy makes a step that does nothing but what every step does: it adds this store's subscriptions,
 // and drops what an ended lease has.
-func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID) (o outcome, err error) {
-	o, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
+func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID) (w *work, err error) {
+	w, err = s.step(ctx, name, hold{}, func(w *work) []machine.Message {
 		w.asks = len(ended) == 0
 		for _, id := range ended {
 			w.alive(id)
@@ -90,9 +90,9 @@ func (s *Store) tidy(ctx context.Context, name string, ended []clientv3.LeaseID)
 		return nil
 	})
 	if err == nil {
-		s.watchPeers(o)
+		s.watchPeers(w)
 	}
-	return o, err
+	return w, err
 }
 
 // granted is called when a release may have granted the lock to an owner of this store, or may do so to one

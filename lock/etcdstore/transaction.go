@@ -15,14 +15,14 @@ import (
 type transaction struct {
 	done bool // it is stored, or changes nothing
 	sent bool // it may be stored, in spite of an error
-	read bool // version is what the key has
+	read bool // version is what the key has now
 	// conflict: it is not stored, as another one was, or a lease has changed
 	conflict bool
 	version
 }
 
-// commit writes a record if it has changed. read reports whether v was read in this request.
-func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t transaction, err error) {
+// commit writes a record if it has changed. read reports whether its version was read in this request.
+func (s *Store) commit(ctx context.Context, w *work, read bool) (t transaction, err error) {
 	if err := w.settle(ctx); err != nil {
 		return t, err
 	}
@@ -31,19 +31,20 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 	changed := !bytes.Equal(value, w.before)
 	if !changed && len(w.topics) == 0 && len(w.bump) == 0 {
 		if read {
-			return transaction{done: true, version: v}, nil
+			return transaction{done: true}, nil
 		}
-		v, err = s.read(ctx, w.name)
-		return transaction{read: err == nil, version: v}, err
+		t.version, err = s.read(ctx, w.name)
+		t.read = err == nil
+		return t, err
 	}
-	ops, err := w.operations(ctx, v, value, changed)
+	ops, err := w.operations(ctx, value, changed)
 	if err != nil {
 		return t, err
 	}
 	key, epoch := s.keys.lock(w.name), s.keys.epoch()
 	compare := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(key), "=", v.revision),
-		clientv3.Compare(clientv3.Value(epoch), "=", epochValue(v.epoch)),
+		clientv3.Compare(clientv3.ModRevision(key), "=", w.revision),
+		clientv3.Compare(clientv3.Value(epoch), "=", epochValue(w.epoch)),
 	}
 	otherwise := []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(epoch)}
 	for i, guard := range s.leases.guards(w.uses) {
@@ -61,17 +62,16 @@ func (s *Store) commit(ctx context.Context, w *work, v version, read bool) (t tr
 		t.sent = !refused(err)
 		return t, err
 	case response.Succeeded:
-		t = transaction{done: true, version: v}
 		s.leases.bumped(w.bump, response.Header.Revision)
 		if changed {
-			t.version = version{response.Header.Revision, value, v.epoch}
+			w.revision, w.value = response.Header.Revision, value
+			if response.Responses[len(ops)-1].GetResponseDeleteRange() != nil {
+				s.forget(w.name)
+			} else {
+				s.remember(w.name, w.version)
+			}
 		}
-		if len(response.Responses) > 0 && response.Responses[len(ops)-1].GetResponseDeleteRange() != nil {
-			s.forget(w.name)
-		} else if changed {
-			s.remember(w.name, t.version)
-		}
-		return t, nil
+		return transaction{done: true}, nil
 	}
 	return s.refute(ctx, w, response.Responses)
 }

@@ -41,12 +41,12 @@ func newStream(number int) *stream {
 // A stream of etcd's client (3.7.3) that refuses two watches at once may end without the second one, whose
 // Watch then returns with its context only, and the client's Close never. So watches begin one by one, as the
 // client sends them.
-func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
+func (e *etcd) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	s.mu.Lock()
-	anew, stream := s.anew, s.stream
-	s.mu.Unlock()
+	e.mu.Lock()
+	anew, stream := e.anew, e.stream
+	e.mu.Unlock()
 	defer context.AfterFunc(anew, cancel)()
 	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream.number))
 	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
@@ -55,11 +55,11 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 	case <-ctx.Done():
 		return nil
 	}
-	responses := s.client.Watch(ctx, key, options...) // a refused one returns when its stream has counted it out
+	responses := e.client.Watch(ctx, key, options...) // a refused one returns when its stream has counted it out
 	<-stream.turn
 	for r := range responses {
 		if err := r.Err(); err != nil {
-			s.leave(stream)
+			e.leave(stream)
 			return err
 		}
 		if !next(r) {
@@ -70,22 +70,22 @@ func (s *Store) watchOnce(ctx context.Context, key string, from int64, next func
 }
 
 // leave has the next watches begin on another stream.
-func (s *Store) leave(of *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream == of {
-		s.stream = newStream(of.number + 1)
+func (e *etcd) leave(of *stream) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stream == of {
+		e.stream = newStream(of.number + 1)
 	}
 }
 
 // awaitDeletion waits until a key is gone that was there at a revision.
 // began, if any, is called once the key is watched that is there.
-func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began func()) (gone bool) {
+func (e *etcd) awaitDeletion(ctx context.Context, key string, from int64, began func()) (gone bool) {
 	for failures := 0; ctx.Err() == nil; failures++ {
-		s.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool { //nolint:errcheck // it is begun again
+		e.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool { //nolint:errcheck // it is begun again
 			if r.Created { // what was deleted before from is not reported
 				failures = 0
-				there, _, err := s.there(ctx, key)
+				there, _, err := e.there(ctx, key)
 				if gone = err == nil && !there; err == nil && there && began != nil {
 					began()
 				}
@@ -97,7 +97,7 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 			return true
 		}
 		backoff.Sleep(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
-		if _, revision, err := s.there(ctx, key); err == nil {
+		if _, revision, err := e.there(ctx, key); err == nil {
 			from = revision + 1
 		}
 	}
@@ -105,8 +105,8 @@ func (s *Store) awaitDeletion(ctx context.Context, key string, from int64, began
 }
 
 // there reports whether the key of a lease is there, and at which revision.
-func (s *Store) there(ctx context.Context, key string) (there bool, revision int64, err error) {
-	response, err := s.get(ctx, key)
+func (e *etcd) there(ctx context.Context, key string) (there bool, revision int64, err error) {
+	response, err := e.get(ctx, key)
 	if err != nil {
 		return false, 0, err
 	}

@@ -19,6 +19,7 @@ type change func(w *work) []machine.Message
 // work is a request's work on a record.
 type work struct {
 	record
+	version // that the work began with; once it is stored, the new one
 	s       *Store
 	name    string
 	now     time.Time
@@ -47,7 +48,7 @@ type wanted struct {
 
 // load decodes a version of a record.
 func (s *Store) load(name string, v version, life map[clientv3.LeaseID]bool) (*work, error) {
-	w := &work{s: s, name: name, now: s.now(), life: life}
+	w := &work{version: v, s: s, name: name, now: s.now(), life: life}
 	if len(v.value) > 0 && !machine.Decode(v.value, w.code) {
 		return nil, fmt.Errorf("etcdstore: the record of %q is of another version: %w: %w", name, driver.ErrForeign, driver.ErrNotDone)
 	}
@@ -221,49 +222,45 @@ func (w *work) assign() {
 }
 
 // settle finds the leases of the step's claims.
-func (w *work) settle(ctx context.Context) error {
-	use := func(l *lease) {
+func (w *work) settle(ctx context.Context) (err error) {
+	use := func(l *lease, err error) (clientv3.LeaseID, error) {
+		if err != nil {
+			return 0, err
+		}
 		if !slices.Contains(w.uses, l) {
 			w.uses = append(w.uses, l)
 		}
+		return l.id, nil
 	}
 	for _, owner := range sortedKeys(w.of) {
 		o := w.of[owner]
 		if o.lease != 0 {
 			continue
 		}
-		l, err := w.claims.by, error(nil)
 		switch c := &w.claims; {
 		case owner != c.owner:
-			l, err = w.s.waiter(ctx)
-		case l == nil:
-			l, err = w.s.leases.after(ctx, o.ttl, c.prior, c.other)
+			o.lease, err = use(w.s.waiter(ctx))
+		case c.by != nil:
+			o.lease, err = use(c.by, nil)
+		default:
+			o.lease, err = use(w.s.leases.after(ctx, o.ttl, c.prior, c.other))
 		}
 		if err != nil {
 			return err
 		}
-		use(l)
-		o.lease = l.id
 		w.of[owner] = o
 	}
 	for i := range w.waits {
 		if w.waits[i].lease == 0 {
-			l, err := w.s.waiter(ctx)
-			if err != nil {
+			if w.waits[i].lease, err = use(w.s.waiter(ctx)); err != nil {
 				return err
 			}
-			use(l)
-			w.waits[i].lease = l.id
 		}
 	}
 	if w.queues {
-		l, err := w.s.waiter(ctx)
-		if err != nil {
-			return err
-		}
-		use(l)
+		_, err = use(w.s.waiter(ctx))
 	}
-	return nil
+	return err
 }
 
 // attached returns the leases that a transaction attaches keys to.
@@ -278,7 +275,7 @@ func (w *work) attached() []clientv3.LeaseID {
 }
 
 // operations returns what a step writes.
-func (w *work) operations(ctx context.Context, v version, value []byte, changed bool) (ops []clientv3.Op, err error) {
+func (w *work) operations(ctx context.Context, value []byte, changed bool) (ops []clientv3.Op, err error) {
 	ids := w.leases()
 	if len(w.topics) > 0 || changed && len(ids) == 0 {
 		l, err := w.s.leases.get(ctx, class{remainsTTL, forRemains})
@@ -294,7 +291,7 @@ func (w *work) operations(ctx context.Context, v version, value []byte, changed 
 		ops = append(ops, clientv3.OpPut(l.key, "", clientv3.WithLease(l.id)))
 	}
 	if changed {
-		ops = append(ops, w.write(ids, v, string(value)))
+		ops = append(ops, w.write(ids, string(value)))
 	}
 	return ops, nil
 }
@@ -302,10 +299,10 @@ func (w *work) operations(ctx context.Context, v version, value []byte, changed 
 // write returns the operation that stores the record. Its key ends by itself with the one lease by
 // which all of the record lives, or a while after the last hold was released. If several stores
 // have a part in it, no lease ends it: see sweep.
-func (w *work) write(ids []clientv3.LeaseID, v version, value string) clientv3.Op {
+func (w *work) write(ids []clientv3.LeaseID, value string) clientv3.Op {
 	key := w.s.keys.lock(w.name)
 	switch {
-	case len(ids) == 0 && w.state.Token() == 0 && v.revision > 0:
+	case len(ids) == 0 && w.state.Token() == 0 && w.revision > 0:
 		return clientv3.OpDelete(key)
 	case len(ids) == 0:
 		return clientv3.OpPut(key, value, clientv3.WithLease(w.remains[0].id))

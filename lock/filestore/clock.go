@@ -65,8 +65,6 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
-
 // openClock returns the base of the folder's clock, and sets it for the first store since the
 // start of the system: to own, which is the base of a store that was opened before the clock was
 // deleted, or 0. A clock of another start is in use while a store lives, other than id. One store cannot see another

@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"slices"
+	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
@@ -109,7 +110,7 @@ func (m *message) code(c *machine.Coder) {
 		micros = n.At.UnixMicro()
 	}
 	if machine.Int(c, &micros); micros != 0 {
-		n.At = timeOf(micros)
+		n.At = time.UnixMicro(micros)
 	}
 }
 

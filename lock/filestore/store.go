@@ -156,7 +156,7 @@ func (s *Store) Presence() (*os.File, error) {
 }
 
 // now is the time by the folder's clock.
-func (s *Store) now() time.Time { return timeOf(s.base).Add(s.system.uptime()) }
+func (s *Store) now() time.Time { return time.UnixMicro(s.base).Add(s.system.uptime()) }
 
 // use has the folder stay open until done is called.
 func (s *Store) use() (done func(), err error) {
@@ -326,13 +326,6 @@ func (w *work) free() {
 			w.address(w.state.Leave(w.s.now(), owner))
 		}
 	}
-}
-
-// unsubscribe drops the subscriptions of stores that are gone.
-func (w *work) unsubscribe() {
-	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
-		return wait.store != w.s.id && w.s.peers.look(wait.store) != present
-	})
 }
 
 // listening returns how many stores are subscribed to a topic.

@@ -4,6 +4,8 @@ package filestore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -38,9 +40,11 @@ func (s *Store) Subscribe(ctx context.Context, h *driver.Hold, notify func(drive
 	return b, nil
 }
 
-// tidy drops subscriptions, beside what every step does.
+// tidy drops the subscriptions of stores that are gone, beside what every step does.
 func tidy(w *work, _ time.Time) []machine.Message {
-	w.unsubscribe()
+	w.waits = slices.DeleteFunc(w.waits, func(wait wait) bool {
+		return wait.store != w.s.id && w.s.peers.look(wait.store) != present
+	})
 	return nil
 }
 
@@ -148,10 +152,7 @@ func (s *Store) ended(id string) {
 		return
 	}
 	s.mu.Lock()
-	names := make([]string, 0, len(s.subs))
-	for name := range s.subs {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(s.subs))
 	s.mu.Unlock()
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(s.ending, closeWait) // a file that is in use keeps no other name from it

@@ -40,6 +40,6 @@ package lockotel
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Metrics and spans for OpenTelemetry: instruments.go, producer.go, observer.go,
-// docs/metrics.md.
+// Metrics and spans for OpenTelemetry: instruments.go, lock/internal/exporter/numbers.go, producer.go,
+// observer.go, docs/metrics.md.
 // Tests: instruments_test.go, script_test.go.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 	"github.com/leasewheel/leasewheel/wheel"
@@ -108,7 +109,7 @@ func TestEveryNumberIsExported(t *testing.T) {
 		"LastLag":   none,
 		"WorstLag":  none,
 		"Overruns":  one("leasewheel.wheel.overruns", timer),
-	}, changes(t, &timeouts, func() []point { return wheelPoints("x", timeouts) }))
+	}, changes(t, &timeouts, func() []point { return points(exporter.OfWheels, timeouts, wheelKey.String("x")) }))
 }
 
 // The histograms of the producer keep bounds, counts and sums.
@@ -149,7 +150,7 @@ func s2u(counts []int64) (unsigned []uint64) {
 func TestNamespaces(t *testing.T) {
 	for _, i := range instruments {
 		for _, other := range instruments {
-			assert.False(t, strings.HasPrefix(other.name, i.name+"."), "%s is a namespace of %s", i.name, other.name)
+			assert.False(t, strings.HasPrefix(other.Name, i.Name+"."), "%s is a namespace of %s", i.Name, other.Name)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/internal/exporter/exportertest"
 	"github.com/leasewheel/leasewheel/lock/locktest"
 )
@@ -31,7 +32,7 @@ func TestScriptedRun(t *testing.T) {
 			script.Compare(got.values)
 			// The refusals after three and four seconds are between 2.5 and 5.
 			refused := got.counts[`leasewheel.lock.wait{kind="mutex",locker="ours",outcome="refused"}`]
-			assert.EqualValues(t, 2, refused[slices.Index(waitBounds, 5)])
+			assert.EqualValues(t, 2, refused[slices.Index(exporter.WaitBounds, 5)])
 
 			assert.ElementsMatch(t, expected(script), describe(h.spans.GetSpans(), root.SpanContext().TraceID().String()))
 			root.End()

@@ -28,11 +28,6 @@ type Config struct {
 	MaxLockLabels int
 }
 
-var (
-	defaultWaitBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-	defaultHoldBuckets = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600}
-)
-
 // Collector is a [prometheus.Collector] of the metrics of any number of lockers, watchdogs
 // and wheels. Its methods are safe for concurrent use.
 type Collector struct {
@@ -46,10 +41,10 @@ var _ prometheus.Collector = (*Collector)(nil)
 // New returns a collector without sources.
 func New(c Config) *Collector {
 	if c.WaitBuckets == nil {
-		c.WaitBuckets = defaultWaitBuckets
+		c.WaitBuckets = exporter.WaitBounds
 	}
 	if c.HoldBuckets == nil {
-		c.HoldBuckets = defaultHoldBuckets
+		c.HoldBuckets = exporter.HoldBounds
 	}
 	names := []string{"locker", "kind", "outcome"}
 	collector := &Collector{sources: exporter.New("lockprom")}

@@ -23,6 +23,6 @@ package lockprom
 // PLANTED=22). A name without a folder is of this package. TestPlacesOfChanges in
 // cmd/leasewheel compares the names with the code.
 //
-// Metrics for Prometheus, alerts, the dashboard: metrics.go, collector.go, alerts.yaml,
-// dashboard.json, docs/metrics.md.
+// Metrics for Prometheus, alerts, the dashboard: metrics.go, lock/internal/exporter/numbers.go,
+// collector.go, alerts.yaml, dashboard.json, docs/metrics.md.
 // Tests: metrics_test.go, script_test.go, documents_test.go.

@@ -19,12 +19,7 @@ func (s *Store) Inspect(ctx context.Context, name string, as driver.Kind) (drive
 	if err != nil {
 		return driver.Info{}, err
 	}
-	state, err := found[0].machine(name)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	info := state.Inspect(found[0].now(), as)
-	return info, s.identify(ctx, name, &info)
+	return s.describe(ctx, found[0], as)
 }
 
 // namedRow is a row with its name.
@@ -62,7 +57,7 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(string) boo
 				if !wanted(r.name) {
 					continue
 				}
-				info, err := s.describe(ctx, r)
+				info, err := s.describe(ctx, r, driver.KindMutex)
 				if err != nil {
 					info, err = driver.Info{}, fmt.Errorf("list: %w", err)
 				}
@@ -77,16 +72,14 @@ func (s *Store) List(ctx context.Context, prefix string, wanted func(string) boo
 	}
 }
 
-// describe describes a row. Only of a held lock it asks who the clients are.
-func (s *Store) describe(ctx context.Context, r *namedRow) (info driver.Info, err error) {
+// describe describes a row.
+func (s *Store) describe(ctx context.Context, r *namedRow, as driver.Kind) (info driver.Info, err error) {
 	state, err := r.machine(r.name)
 	if err != nil {
 		return info, err
 	}
-	if info = state.Inspect(r.now(), driver.KindMutex); info.Held() {
-		err = s.identify(ctx, r.name, &info)
-	}
-	return info, err
+	info = state.Inspect(r.now(), as)
+	return info, s.identify(ctx, r.name, &info)
 }
 
 // ForceRelease frees a lock regardless of its holder, see [driver.Inspector].
@@ -124,10 +117,9 @@ func (s *Store) identify(ctx context.Context, name string, info *driver.Info) (e
 			return nil
 		})
 	}
-	r := machine.Requests{Client: func(id string) (driver.Client, bool) {
+	machine.Identify(info, name, func(id string) (driver.Client, bool) {
 		c, announced := records[id]
 		return c, announced
-	}}
-	r.Identify(info, name)
+	})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
@@ -28,8 +29,7 @@ type row struct {
 	verdict int
 	clock   int64 // µs
 	rev     int64
-	owner   *string
-	apart   machine.Apart // but for the owner
+	apart   machine.Apart
 	state   []byte
 	kinds   []driver.Kind
 	ofs     []string
@@ -39,7 +39,7 @@ type row struct {
 
 // fields are those of the columns.
 func (r *row) fields(more ...any) []any {
-	return append([]any{&r.verdict, &r.clock, &r.rev, &r.owner, &r.apart.Holds, &r.apart.Ends, &r.apart.Token, &r.state, &r.kinds, &r.ofs, &r.stores, &r.settled}, more...)
+	return append([]any{&r.verdict, &r.clock, &r.rev, (*zeronull.Text)(&r.apart.Owner), &r.apart.Holds, &r.apart.Ends, &r.apart.Token, &r.state, &r.kinds, &r.ofs, &r.stores, &r.settled}, more...)
 }
 
 func (r *row) now() time.Time { return time.UnixMicro(r.clock) }
@@ -58,11 +58,7 @@ func (r *row) machine(name string) (*machine.State, error) {
 	if len(r.state) > 0 && (r.state[0] != coding || !machine.Decode(r.state[1:], s.Code)) {
 		return nil, fmt.Errorf("pgstore: the row of %q is damaged, or of another version: %w", name, driver.ErrNotDone)
 	}
-	a := r.apart
-	if r.owner != nil {
-		a.Owner = *r.owner
-	}
-	s.Join(a)
+	s.Join(r.apart)
 	return s, nil
 }
 
@@ -83,13 +79,8 @@ func (r *row) set(s *machine.State) (over *int64) {
 		ms := ends.UnixMilli()
 		over = &ms
 	}
-	a, plain := s.Split()
-	r.owner, r.apart, r.state = nil, a, nil
-	if a.Owner != "" {
-		r.owner = &a.Owner
-	}
-	r.apart.Owner = ""
-	if !plain {
+	apart, plain := s.Split()
+	if r.apart, r.state = apart, nil; !plain {
 		r.state = append([]byte{coding}, machine.Encode(s.Code)...)
 	}
 	return over
@@ -97,8 +88,7 @@ func (r *row) set(s *machine.State) (over *int64) {
 
 // same reports whether the columns of two rows are the same.
 func (r *row) same(other *row) bool {
-	owner := (r.owner == nil) == (other.owner == nil) && (r.owner == nil || *r.owner == *other.owner)
-	return owner && r.apart == other.apart && string(r.state) == string(other.state)
+	return r.apart == other.apart && string(r.state) == string(other.state)
 }
 
 const (

@@ -152,8 +152,11 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 	var kinds []int16
 	var ofs, messages, wakes []string
 	for i, st := range steps {
-		names[i], revs[i], owners[i], states[i], overs[i] = st.name, st.row.rev, st.next.owner, st.next.state, st.over
-		holds[i], ends[i], tokens[i] = st.next.apart.Holds, st.next.apart.Ends, st.next.apart.Token
+		names[i], revs[i], states[i], overs[i] = st.name, st.row.rev, st.next.state, st.over
+		apart := &st.next.apart
+		if holds[i], ends[i], tokens[i] = apart.Holds, apart.Ends, apart.Token; apart.Owner != "" {
+			owners[i] = &apart.Owner
+		}
 		for _, m := range st.sent {
 			ats, kinds, ofs = append(ats, int64(i+1)), append(kinds, int16(m.To.Kind)), append(ofs, m.To.Of)
 			messages, wakes = append(messages, encode(st.name, m)), append(wakes, encode(st.name, machine.Message{To: m.To}))

@@ -180,10 +180,7 @@ func (l *lister) scan(at *redis.Client, t *trace) error {
 			l.store.transport.Doubt(err)
 			return err
 		}
-		if !l.page(at, l.choose(keys, t)) {
-			return nil
-		}
-		if cursor = next; cursor == 0 {
+		if cursor = next; !l.page(at, l.choose(keys, t)) || cursor == 0 {
 			return nil
 		}
 	}

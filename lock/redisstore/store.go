@@ -170,25 +170,16 @@ func New(client redis.UniversalClient, c Config) (*Store, error) {
 	if err := inspect(client); err != nil {
 		return nil, err
 	}
-	if c.Format > FormatPlain {
-		return nil, fmt.Errorf("redisstore: unknown Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
-	}
-	if c.PubSub > PubSubBoth {
-		return nil, fmt.Errorf("redisstore: unknown PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
-	}
-	if c.FenceTTL == 0 {
-		c.FenceTTL = DefaultFenceTTL
-	}
-	if c.FenceTTL > 0 && c.FenceTTL < time.Millisecond {
-		return nil, fmt.Errorf("redisstore: FenceTTL %v is too short; accepted are 1ms and more, 0 for %v, negative for no end", c.FenceTTL, DefaultFenceTTL)
-	}
-	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = DefaultReplicaTimeout
-	}
-	if c.FairLockWaitTimeout == 0 {
-		c.FairLockWaitTimeout = 5 * time.Minute
-	}
+	c.FenceTTL = cmp.Or(c.FenceTTL, DefaultFenceTTL)
+	c.ReplicaTimeout = cmp.Or(c.ReplicaTimeout, DefaultReplicaTimeout)
+	c.FairLockWaitTimeout = cmp.Or(c.FairLockWaitTimeout, 5*time.Minute)
 	switch {
+	case c.Format > FormatPlain:
+		return nil, fmt.Errorf("redisstore: unknown Format %d; accepted are FormatRedisson and FormatPlain", c.Format)
+	case c.PubSub > PubSubBoth:
+		return nil, fmt.Errorf("redisstore: unknown PubSub %d; accepted are PubSubAuto, PubSubOn, PubSubOff and PubSubBoth", c.PubSub)
+	case c.FenceTTL > 0 && c.FenceTTL < time.Millisecond:
+		return nil, fmt.Errorf("redisstore: FenceTTL %v is too short; accepted are 1ms and more, 0 for %v, negative for no end", c.FenceTTL, DefaultFenceTTL)
 	case c.FairLockWaitTimeout < time.Second || c.FairLockWaitTimeout > 24*time.Hour:
 		return nil, fmt.Errorf("redisstore: FairLockWaitTimeout %v is out of range; accepted are 1s to 24h, 0 for 5m", c.FairLockWaitTimeout)
 	case c.Replicas < 0:

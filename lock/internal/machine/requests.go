@@ -121,7 +121,7 @@ func (r *Requests) KeepPlaces(ctx context.Context, name string, owners []string,
 func (r *Requests) Inspect(ctx context.Context, name string, as driver.Kind) (info driver.Info, err error) {
 	err = r.Step(ctx, name, func(s *State, now time.Time) []Message {
 		info = s.Inspect(now, as)
-		r.Identify(&info, name)
+		Identify(&info, name, r.Client)
 		return nil
 	})
 	return info, err
@@ -131,7 +131,7 @@ func (r *Requests) Inspect(ctx context.Context, name string, as driver.Kind) (in
 func (r *Requests) ForceRelease(ctx context.Context, name string) (info driver.Info, err error) {
 	err = r.Step(ctx, name, func(s *State, now time.Time) (sent []Message) {
 		info, sent = s.ForceRelease(now)
-		r.Identify(&info, name)
+		Identify(&info, name, r.Client)
 		return sent
 	})
 	return info, err
@@ -169,30 +169,27 @@ func Held(ctx context.Context, prefix string, wanted func(string) bool, all func
 	}
 }
 
-// Identify adds the name, and the records of the clients.
-func (r *Requests) Identify(info *driver.Info, name string) {
+// Identify adds the name, and the records of the clients. client returns one, if there is one.
+func Identify(info *driver.Info, name string, client func(id string) (driver.Client, bool)) {
+	known := func(owner string) (c driver.Client, announced bool) {
+		id := driver.ClientOf(owner)
+		if c, announced = client(id); !announced {
+			c = driver.Client{ID: id}
+		}
+		return c, announced
+	}
 	info.Name = name
 	info.Holders = info.Holders[:min(len(info.Holders), driver.MaxTold)]
 	info.Waiters = info.Waiters[:min(len(info.Waiters), driver.MaxTold)]
 	for i := range info.Holders {
 		h := &info.Holders[i]
-		c, announced := r.client(h.Owner)
-		h.Client = c
-		if announced && info.Kind != driver.KindRead && info.Kind != driver.KindPermit { // they share a token
+		var announced bool
+		if h.Client, announced = known(h.Owner); announced && info.Kind != driver.KindRead && info.Kind != driver.KindPermit { // they share a token
 			h.Since = time.UnixMicro(info.Token)
 		}
 	}
 	for i := range info.Waiters {
 		w := &info.Waiters[i]
-		w.Client, _ = r.client(w.Owner)
+		w.Client, _ = known(w.Owner)
 	}
-}
-
-// client returns what is known of an owner's client.
-func (r *Requests) client(owner string) (c driver.Client, announced bool) {
-	id := driver.ClientOf(owner)
-	if c, announced = r.Client(id); !announced {
-		c = driver.Client{ID: id}
-	}
-	return c, announced
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -383,10 +384,7 @@ func (s *Subscriber) wants(c *channel) bool { return s.channels[c.Channel] == c 
 func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.cancel()
-	var conns []*conn
-	for _, cn := range s.conns {
-		conns = append(conns, cn)
-	}
+	conns := slices.Collect(maps.Values(s.conns))
 	s.mu.Unlock()
 	for _, cn := range conns {
 		cn.breakDown(ErrClosed)
