@@ -77,7 +77,7 @@ func (r *judge) checkModel(h *history) {
 		if len(held) == 0 {
 			continue
 		}
-		if len(r.voidsExclusion(r.begun, forever)) > 0 || len(r.journal.between(r.begun, forever, ofKind(failover, dataLost))) > 0 {
+		if len(r.voidsExclusion(r.begun, forever)) > 0 || r.voidsGrowth(held[0].call, held[len(held)-1].back) {
 			r.tally.excuse(linearizable)
 			continue
 		}

@@ -117,9 +117,33 @@ func TestTokensThatShrinkAreFound(t *testing.T) {
 	set.checkTokens(&set.history)
 	require.Zero(t, set.tally.total(), "unless the clock was set back")
 
+	for _, c := range []struct {
+		back   time.Duration
+		after  int // ms
+		breaks int
+	}{{100 * time.Second, 70_000, 0}, {100 * time.Second, 50_000, 1}, {50 * time.Second, 70_000, 1}} {
+		s := newStory(t, hold(mutexKind, 0, 10, 20, 7), hold(mutexKind, c.after, c.after+10, c.after+20, 6))
+		s.during(stepped, 5, 5).Size = -c.back / 2
+		s.during(stepped, 7, 7).Size = -c.back / 2
+		s.checkTokens(&s.history)
+		s.checkModel(&s.history)
+		require.Equal(t, c.breaks, s.tally.broken[tokensGrow], "the counter's time is over, and the clock behind: %v", c)
+		require.Equal(t, c.breaks, s.tally.broken[linearizable], "%v", c)
+	}
+
 	wild := newStory(t, hold(mutexKind, 0, 10, 20, -1<<63))
 	wild.checkTokens(&wild.history)
 	require.Equal(t, 1, wild.tally.broken[tokensBounded])
+}
+
+// Dead waiters keep their places for longer if the server's clock was set back.
+func TestFreeLockAfterAStepBackIsAwaited(t *testing.T) {
+	s := newStory(t)
+	limit := s.freeLimit()
+	s.during(stepped, 5, 5).Size = 20 * time.Second
+	require.Equal(t, limit, s.freeLimit())
+	s.during(stepped, 7, 7).Size = -20 * time.Second
+	require.Equal(t, limit+20*time.Second, s.freeLimit())
 }
 
 func TestPermitsThatDoNotExistAreFound(t *testing.T) {

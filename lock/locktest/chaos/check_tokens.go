@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/leasewheel/leasewheel/lock/redisstore"
 )
 
 // checkTokens compares each grant's token with those of grants that came before its call.
@@ -58,12 +60,17 @@ func (r *judge) growing(uses []*use) {
 }
 
 // voidsGrowth reports whether tokens need not grow from one instant to another: a
-// replica was promoted, or data were lost and the server's clock was set back.
+// replica was promoted, or the server's clock was set back and the counter was lost, with
+// the data or as its time was over.
 func (r *judge) voidsGrowth(from, to instant) bool {
 	if len(r.journal.between(from, to, ofKind(failover))) > 0 {
 		return true
 	}
-	back := r.journal.between(r.begun, to, func(w *window) bool { return w.Kind == stepped && w.Size < 0 })
-	lost := r.journal.between(from, to, ofKind(dataLost, hung))
-	return len(lost) > 0 && (len(back) > 0 || r.plan.Site == five)
+	back, _ := r.steps(r.begun, to)
+	if len(r.journal.between(from, to, ofKind(dataLost, hung))) > 0 {
+		return back > 0 || r.plan.Site == five
+	}
+	const life = redisstore.DefaultFenceTTL * 99 / 100 // of a counter, by a clock that is fast
+	_, forward := r.steps(from, to)
+	return back > life && to.sub(from)+forward > life // otherwise the clock is ahead of the lost counter
 }

@@ -59,7 +59,7 @@ func (p *plan) drawFleetWorkers(d dice, tempo int) {
 	if p.Site == single && d.chance(60) {
 		queue = &queuePlan{Name: pick(d, []string{"mails", "{mails}:9", "m"}), TTL: pick(d, ttls[1:6]), Concurrency: 1 + d.IntN(4), Putters: 1, Every: d.span(50*time.Millisecond, 200*time.Millisecond)}
 	}
-	deferring, passing := d.chance(50), d.chance(30)
+	deferring, passing, crowded := d.chance(50), d.chance(30), d.chance(30)
 	for range places {
 		w := workerPlan{Seed: d.Uint64(), Poll: d.between(time.Second, 5*time.Second), Request: pick(d, []time.Duration{300 * time.Millisecond, time.Second}), Queue: queue, Mapping: p.Mapping, Tempo: tempo}
 		if d.chance(25) {
@@ -68,10 +68,15 @@ func (p *plan) drawFleetWorkers(d dice, tempo int) {
 		if d.chance(30) {
 			w.Pool, w.Room = 1+d.IntN(2), d.IntN(4)
 		}
-		for _, n := range p.Names {
+		if d.chance(30) {
+			w.Running = 1 + d.IntN(3) // functions wait for each other's end
+		}
+		for i, n := range p.Names {
 			users := 1 + d.IntN(2)
 			if n.Role == lonely || p.Site == five {
 				users = 1
+			} else if crowded && i == 0 {
+				users += 6
 			}
 			for range users {
 				driver := driverPlan{Seed: d.Uint64(), Kind: n.Kind, Name: n.Name, Count: n.Count, Role: n.Role, TTL: pick(d, ttls), Calm: true}

@@ -45,8 +45,14 @@ const (
 	cleanupLimit = 25 * time.Second // until abandoned requests are cleaned up: tries are 10 s apart at most
 	orphanLimit  = 18 * time.Second // for which a lock may have no holder, for the same reason
 	answerLimit  = 30 * time.Second // until a process has done a local operation
-	freeLimit    = 12 * time.Second // for which a free lock may be refused
 )
+
+// freeLimit is for how long a free lock may be refused: also for the time by which the server's
+// clock was set back, for which dead waiters keep their places at most.
+func (r *judge) freeLimit() time.Duration {
+	back, _ := r.steps(0, forever)
+	return 12*time.Second + back
+}
 
 // patience is how long a waiter may have to wait for leases that are never released: two
 // of the longest, and the time by which the server's clock was set back.
@@ -57,13 +63,17 @@ func (r *judge) patience() time.Duration {
 			longest = max(longest, d.TTL)
 		}
 	}
-	limit := 2*longest + 15*time.Second
-	for _, w := range r.journal.between(0, forever, ofKind(stepped)) {
-		if w.Size < 0 {
-			limit -= w.Size
-		}
+	back, _ := r.steps(0, forever)
+	return 2*longest + 15*time.Second + back
+}
+
+// steps returns by how much the server's clock was set between two instants, in all.
+func (r *judge) steps(from, to instant) (back, forward time.Duration) {
+	for _, w := range r.journal.between(from, to, ofKind(stepped)) {
+		back -= min(w.Size, 0)
+		forward += max(w.Size, 0)
 	}
-	return limit
+	return back, forward
 }
 
 // mayKeep reports whether a lock may have no actual holder for its TTL. Three reasons are

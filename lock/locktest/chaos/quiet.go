@@ -180,10 +180,10 @@ func (r *round) watchFree(ctx context.Context, h *history, free map[string]insta
 			delete(free, n.Name)
 		} else if !ok {
 			free[n.Name] = now()
-		} else if now().sub(since) > freeLimit && r.starved(h, since) {
+		} else if now().sub(since) > r.freeLimit() && r.starved(h, since) {
 			r.tally.excuse(freeGranted)
 			free[n.Name] = now()
-		} else if now().sub(since) > freeLimit {
+		} else if now().sub(since) > r.freeLimit() {
 			r.broke(freeGranted, since, now(), fmt.Sprintf("%q is free since %s, and no waiter is granted it", short(n.Name), since.of(r.begun)), waits[:min(3, len(waits))]...)
 			free[n.Name] = now().add(time.Hour)
 		}
