@@ -108,7 +108,7 @@ package delayqueue
 //
 // Results and retries: handle.go, settlement.go, settle.lua, backoff.go.
 // Tests: timing_test.go, faults_test.go, promises_test.go.
-// Planted: 38, 267, 268, 269, 285, 450.
+// Planted: 38, 267, 268, 269, 285, 450, 670.
 //
 // Messages to users' loggers: lock/internal/logging/logger.go.
 // Tests: logger_test.go, lock/internal/logging/logger_test.go.

@@ -156,6 +156,30 @@ func TestOutcomeOutlastsARefusal(t *testing.T) {
 	settlementOutlasts(t, away, delayqueue.DefaultTTL*2/3, delayqueue.DefaultTTL)
 }
 
+// The lease of a message ends with its outcome: it is neither renewed nor reported as lost afterwards.
+func TestOutcomeEndsTheLease(t *testing.T) {
+	for name, err := range map[string]error{
+		"done": nil, "retried": delayqueue.RetryAfter(time.Hour, errFailed), "buried": delayqueue.Reject(errFailed),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var renewals, losses atomic.Int64
+				q := open(t, embedded(t), config{Renewal: renewal.Config{Observer: &renewal.Observer{
+					Batch: func(renewal.Batch) { renewals.Add(1) },
+					Lost:  func(*renewal.Lease, *renewal.LostError) { losses.Add(1) },
+				}}})
+				put(t, q, message{ID: "a"})
+				l := newLog()
+				work(t, q, func(context.Context, *delivery) error { return err }, worker{Report: l.add})
+				time.Sleep(delayqueue.DefaultTTL)
+				assert.Equal(t, []string{"a " + name}, outcomes(l.all()))
+				assert.Zero(t, renewals.Load())
+				assert.Zero(t, losses.Load())
+			})
+		})
+	}
+}
+
 // widest is the most arguments of a request, or parts of a reply.
 type widest struct{ atomic.Int64 }
 

@@ -61,7 +61,7 @@ package filestore
 //
 // Messages, and the end of a process: peers.go, subscription.go Store.ended(),
 // lock/internal/machine/owners.go.
-// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383, 475, 479, 577, 582, 631, 633.
+// Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383, 475, 479, 577, 582, 631, 633, 675.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
 // Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570, 632.

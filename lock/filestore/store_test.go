@@ -854,28 +854,42 @@ func TestAMessageThatBreaksOff(t *testing.T) {
 	assert.Equal(t, 1, missed)
 }
 
-// A grant by release whose message would not be written to a pipe at once, as of a very long name, has the
-// waiter ask again.
-func TestAMessageThatIsTooLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder, system, name := t.TempDir()+"/locks", bubbled("bubble", newMailboxes()), strings.Repeat("a", pipeBuf)
-		mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
-		waiting, notices := hold(driver.KindMutex, name, "you:1"), make(chan driver.Notice, 100)
-		waiting.Queue.Subscribed = true
-		sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
-		require.NoError(t, err)
-		defer sub.Close()
-		acquire(t, mine, hold(driver.KindMutex, name, "me:1"))
-		require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
-		_, err = mine.Release(t.Context(), &driver.Hold{Name: name, Owner: "me:1"})
-		require.NoError(t, err)
-		settle()
-		require.NotEmpty(t, notices)
-		for len(notices) > 0 {
-			require.Equal(t, driver.Notice{}, <-notices)
-		}
-		assert.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
-	})
+// A grant by release reaches the waiter in another process, with its token. One whose message would not be
+// written to a pipe at once, as of a very long name, has the waiter ask again.
+func TestAMessageOfAGrant(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			folder, system, name := t.TempDir()+"/locks", bubbled("bubble", newMailboxes()), "a"
+			if long {
+				name = strings.Repeat("a", pipeBuf)
+			}
+			mine, theirs := openIn(t, folder, system), openIn(t, folder, system)
+			waiting, notices := hold(driver.KindMutex, name, "you:1"), make(chan driver.Notice, 100)
+			waiting.Queue.Subscribed = true
+			sub, err := theirs.Subscribe(t.Context(), waiting, func(n driver.Notice) { notices <- n })
+			require.NoError(t, err)
+			defer sub.Close()
+			before := acquire(t, mine, hold(driver.KindMutex, name, "me:1")).Token
+			require.Equal(t, driver.Refused, acquire(t, theirs, waiting).Verdict)
+			_, err = mine.Release(t.Context(), &driver.Hold{Name: name, Owner: "me:1"})
+			require.NoError(t, err)
+			granted := time.Now()
+			settle()
+			require.NotEmpty(t, notices)
+			for len(notices) > 0 {
+				n := <-notices
+				if long {
+					require.Equal(t, driver.Notice{}, n)
+					continue
+				}
+				assert.Equal(t, "you:1", n.Owner)
+				assert.Greater(t, n.Token, before)
+				assert.Positive(t, n.TTL)
+				assert.Equal(t, granted.UnixMicro(), n.At.UnixMicro())
+			}
+			assert.Equal(t, driver.Granted, acquire(t, theirs, waiting).Verdict)
+		})
+	}
 }
 
 // A store that cannot be opened leaves no file open.

@@ -130,11 +130,8 @@ func pairs(checks []nodeCheck, f func(a, b *nodeCheck)) {
 	}
 }
 
-// name names a node and the first of its servers.
+// name names a node that has servers, and the first of them.
 func (c *nodeCheck) name() string {
-	if len(c.report.Servers) == 0 {
-		return nodeName(c.index)
-	}
 	return fmt.Sprintf("node %d (%s)", c.index, c.report.Servers[0].Address)
 }
 

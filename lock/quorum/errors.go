@@ -81,8 +81,6 @@ type Error struct {
 	// Cause is why the votes were not waited for, or not valid: the context's end, a
 	// grant that took too long. Nil: the votes alone decided.
 	Cause error
-
-	granted bool // by a node, also by one that failed afterwards
 }
 
 func (e *Error) Error() string {
@@ -142,7 +140,7 @@ func (e *Error) mayPass() bool {
 }
 
 func (e *Error) nothingDone() bool {
-	return !e.granted && !slices.ContainsFunc(e.Votes, func(v Vote) bool {
+	return !slices.ContainsFunc(e.Votes, func(v Vote) bool {
 		return v.Said == Done || v.Said == Silent || v.Said == Failed && !errors.Is(v.Err, driver.ErrNotDone)
 	})
 }

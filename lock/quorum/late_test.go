@@ -118,6 +118,25 @@ func TestCleanupOutlastsRequestsInFlight(t *testing.T) {
 	})
 }
 
+// An attempt that was refused is released at a node that has not answered, up to when its request can no
+// longer arrive.
+func TestCleanupOutlastsRefusedAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		for _, b := range all[:2] {
+			b.give("a", "another", time.Hour)
+		}
+		all[2].set(acquiresLate(nodeTimeout + 990*time.Millisecond))
+		answer, err := store.Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		require.Equal(t, driver.Refused, answer.Verdict)
+		pass(time.Second + 2*nodeTimeout)
+		require.Equal(t, 1, all[2].arrived())
+		assert.Empty(t, all[2].holder("a"))
+	})
+}
+
 // cluster is a node whose groups may fail alone. A lock's group is the part of its name before
 // the colon.
 type cluster struct{ *booth }
@@ -227,6 +246,24 @@ func TestReleaseOfNoGrantAsksNoNode(t *testing.T) {
 		require.False(t, held)
 		synctest.Wait()
 		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// A hold that a majority has released is no grant any more: to release it again needs no node.
+func TestReleasedGrantIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		h := hold("me:1")
+		granted(t, store, h)
+		h.Count = 0
+		held, err := store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.True(t, held)
+		behave(all, []behaviour{out, out, out})
+		held, err = store.Release(t.Context(), h)
+		require.NoError(t, err)
+		require.False(t, held)
 	})
 }
 

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -299,5 +300,37 @@ func TestRestorationEndsWithItsLease(t *testing.T) {
 		pass(h.TTL + 2*driver.MaxLateness)
 		require.Equal(t, 1, late)
 		require.Zero(t, holders(all, "a"))
+	})
+}
+
+// The error of a lease that a majority does not renew names its lock, and has the nodes' reasons.
+func TestErrorOfARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		var items []renewal.Item
+		for _, name := range []string{"a", "b"} {
+			h := hold("me:1")
+			h.Name = name
+			granted(t, store, h)
+			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
+		}
+		for _, b := range all {
+			b.set(func(string, *driver.Hold) mishap { return mishap{panics: true} })
+		}
+		store.Renew(t.Context(), items)
+		for _, item := range items {
+			e, ok := errors.AsType[*quorum.Error](item.Err)
+			require.True(t, ok, "%v", item.Err)
+			assert.Equal(t, item.Key, e.Name)
+			failed := 0
+			for _, v := range e.Votes {
+				if v.Said == quorum.Failed {
+					failed++
+					require.ErrorContains(t, v.Err, "oops")
+				}
+			}
+			assert.GreaterOrEqual(t, failed, 2, "the third is not waited for")
+		}
 	})
 }

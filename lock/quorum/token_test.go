@@ -69,7 +69,7 @@ func TestTokensGrowAcrossAFreeze(t *testing.T) {
 // grow in both cases, for two processes in turn, whose requests take up to a millisecond.
 func TestNodesAgreeOnTokens(t *testing.T) {
 	for name, c := range map[string]struct {
-		apart       time.Duration // the first and the last of five clocks
+		apart       time.Duration // the last and the first of five clocks
 		least, most int           // grants of three hundred that need a second round
 	}{
 		"by the same clock":   {0, 2, 10}, // each store's first
@@ -81,7 +81,7 @@ func TestNodesAgreeOnTokens(t *testing.T) {
 				all, stores := booths(5)
 				var raised atomic.Int64
 				for i, b := range all {
-					b.skew = c.apart * time.Duration(i) / 4
+					b.skew = c.apart * time.Duration(4-i) / 4
 					random := rand.New(rand.NewPCG(1, uint64(i)))
 					b.set(func(request string, _ *driver.Hold) mishap {
 						if request == "fence" {
@@ -241,6 +241,10 @@ func TestLossyNodeDelaysNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		all[0].skew = time.Hour
+		all[0].set(func(request string, _ *driver.Hold) mishap {
+			assert.NotEqual(t, "fence", request, "the node has the token")
+			return mishap{}
+		})
 		all[1].set(func(request string, _ *driver.Hold) mishap { return mishap{lost: request == "fence"} })
 		all[2].set(func(string, *driver.Hold) mishap { return mishap{back: time.Millisecond} })
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
@@ -248,6 +252,23 @@ func TestLossyNodeDelaysNoToken(t *testing.T) {
 		_, err := store.Acquire(t.Context(), hold("me:1"))
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Millisecond, time.Since(begin))
+	})
+}
+
+// unraised is a store that is no [driver.Fencer].
+type unraised struct{ driver.Store }
+
+// Beside a store whose token cannot be raised, no token is.
+func TestStoreWhoseTokenCannotBeRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, stores := booths(3)
+		all[0].skew = time.Minute
+		stores[2] = unraised{stores[2]}
+		behave(all, []behaviour{grants, out, grants})
+		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
+		answer, err := store.Acquire(t.Context(), hold("me:1"))
+		require.NoError(t, err)
+		require.Equal(t, all[0].counters["a"], answer.Token)
 	})
 }
 

@@ -130,7 +130,6 @@ func (v *votes) blocked(said ...Said) bool {
 func (v *votes) failure(cause error) error {
 	e := &Error{Request: v.request, Name: v.name, Majority: v.store.majority, Cause: cause}
 	for i, b := range v.cast {
-		e.granted = e.granted || b.answer.Verdict == driver.Granted
 		e.Votes = append(e.Votes, Vote{Node: i, Said: b.said, TTL: max(b.answer.Wait, 0), Err: b.err})
 	}
 	return e
