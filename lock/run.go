@@ -268,9 +268,8 @@ func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 		o.since = time.Now()
 	}
 	if time.Since(o.since) >= outageNotice {
-		group := l.group(key.name, key.kind)
-		if logged, ok := l.outages.Load(group); !ok || logged.(time.Time).Before(o.since) {
-			l.outages.Store(group, time.Now())
+		group, now := l.group(key.name, key.kind), time.Now()
+		if logged, ok := l.outages.LoadOrStore(group, now); !ok || logged.(time.Time).Before(o.since) && l.outages.CompareAndSwap(group, logged, now) {
 			l.log.Warn("lock: the store does not answer; still waiting",
 				"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // patient is for lockers on a server that is broken: requests have as long as a busy machine takes, and
@@ -409,8 +410,33 @@ func TestClose(t *testing.T) {
 	assert.Equal(t, driver.Refused, a.Verdict)
 }
 
+// Of leases that are renewed together some may be renewed in time, and others late.
+func TestRenewalsThatAreLateInPart(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	migrate(t, s, "in_part")
+	store := open(t, s, pgstore.Config{Schema: "in_part"})
+	items := make([]renewal.Item, 3)
+	for i, name := range []string{"c", "a", "b"} {
+		h := hold(driver.KindRead, name, "client:1")
+		granted(t, store, h)
+		items[i] = renewal.Item{Ref: h.Kind, Key: name, Owner: h.Owner, TTL: h.TTL}
+	}
+	exec(t, s, `CREATE OR REPLACE FUNCTION in_part.clock() RETURNS bigint LANGUAGE sql AS $$
+		SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+			+ CASE WHEN EXISTS (SELECT FROM in_part.locks WHERE name = 'b' AND rev = txid_current()) THEN 600000000 ELSE 0 END $$`)
+	store.Renew(unhurried(t), items)
+	for _, i := range items[1:] {
+		assert.NoError(t, i.Err, "broken promise: %q counts as not renewed", i.Key)
+		assert.Equal(t, renewal.Renewed, i.Outcome)
+	}
+	assert.Equal(t, renewal.Unknown, items[0].Outcome)
+	assert.ErrorIs(t, items[0].Err, driver.ErrNotDone)
+}
+
 // A waiter that asks while a release is under way, which has looked for waiters before, is not
-// refused: it would miss the message.
+// refused: it would miss the message. Others are at once: where a commit takes long, and a lock is taken and
+// released all the time, they would have no answer.
 func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -424,6 +450,12 @@ func TestNoRefusalWhileAReleaseIsUnderWay(t *testing.T) {
 		_, err := tx.Exec(t.Context(), `UPDATE under_way.locks SET rev = txid_current(), owner = NULL, holds = 0, ends = 0, state = NULL WHERE name = $1`, mine.Name)
 		require.NoError(t, err)
 		theirs := hold(kind, mine.Name, "client:2")
+		a, err := store.Acquire(unhurried(t), theirs)
+		require.NoError(t, err, "broken promise: TryLock waits for the release")
+		require.Equal(t, driver.Refused, a.Verdict)
+		sub, err := store.Subscribe(t.Context(), theirs, func(driver.Notice) {})
+		require.NoError(t, err)
+		defer sub.Close()
 		asked := make(chan driver.Answer, 1)
 		go func() {
 			a, err := store.Acquire(unhurried(t), theirs)

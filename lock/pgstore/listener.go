@@ -151,6 +151,16 @@ func (l *listener) has(b *subscription) bool {
 	return true
 }
 
+// waits reports whether there is a subscription for a name.
+func (l *listener) waits(name string) bool {
+	if l == nil { // the store polls
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.names[name]) > 0
+}
+
 // touch has the rows of a name brought up to date. Without a subscription and a row it has none. The caller
 // holds mu.
 func (l *listener) touch(name string) {

@@ -35,9 +35,7 @@ func (s *Store) Renew(ctx context.Context, items []renewal.Item) {
 		others = append(others, s.renewEach(ctx, w, columns)...)
 	}
 	if len(others) > 0 {
-		if err := s.renewStates(ctx, w, others); err != nil {
-			fail(others, err)
-		}
+		s.renewStates(ctx, w, others)
 	}
 }
 
@@ -103,7 +101,7 @@ func (s *Store) renewColumns(ctx context.Context, w *window, items []*renewal.It
 }
 
 // renewStates prolongs leases by the machine. Those of one name are one step.
-func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Item) error {
+func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Item) {
 	of := make(map[string][]*renewal.Item)
 	var steps []*step
 	for _, item := range items {
@@ -118,5 +116,12 @@ func (s *Store) renewStates(ctx context.Context, w *window, items []*renewal.Ite
 		}
 		of[name] = append(of[name], item)
 	}
-	return s.steps(ctx, w, steps...)
+	all := slices.Clone(steps)
+	if err := s.steps(ctx, w, steps...); err != nil {
+		for _, st := range all {
+			if !st.saved {
+				fail(of[st.name], err)
+			}
+		}
+	}
 }

@@ -24,6 +24,7 @@ type step struct {
 	// lack that: a request whose context ends while it waits for replicas is committed without them.
 	confirms bool
 	asks     bool // for a hold: it neither ends one nor keeps one
+	saved    bool // also if steps has failed
 
 	next row
 	over *int64
@@ -52,8 +53,9 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 	return s.steps(ctx, w, st)
 }
 
-// steps makes steps on different names, which succeed or fail together. A step that changes nothing
-// is saved nevertheless if another request was under way: see settled in schema.sql. If it confirms something, the
+// steps makes steps on different names. If it fails, some may be saved. A step that changes nothing
+// is saved nevertheless if another request was under way: see settled in schema.sql. A refusal is not if nothing
+// here waits for a message about the name: the row was another's then, whatever comes of it. If a step confirms something, the
 // replicas are awaited without a change of the row, about which thousands of waiters for a latch that is open
 // would contend. w is when the server may carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
@@ -90,7 +92,8 @@ func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 			}
 			st.sent = st.do(state, st.row.now())
 			st.over = st.next.set(state)
-			if !st.row.settled || !st.next.same(st.row) || len(st.sent) > 0 {
+			settled := st.row.settled || st.asks && !st.confirms && !s.listener.waits(st.name)
+			if !settled || !st.next.same(st.row) || len(st.sent) > 0 {
 				changed = append(changed, st)
 			} else {
 				confirms = confirms || st.confirms
@@ -163,18 +166,10 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 		}
 	}
 	args := []any{names, revs, owners, holds, ends, tokens, states, overs, w.ranged(), ats, kinds, ofs, messages, wakes}
-	if err := s.rows(ctx, w, s.sql.save, args, steps); err != nil {
-		return err
-	}
-	for _, st := range steps {
-		if st.row.verdict == done {
-			st.row = nil
-		}
-	}
-	return nil
+	return s.rows(ctx, w, s.sql.save, args, steps)
 }
 
-// rows sends a statement that returns the row of each step. A clock out of w may have a wrong reading.
+// rows sends a statement that returns the row of each step, see [Store.save]. A clock out of w may have a wrong reading.
 func (s *Store) rows(ctx context.Context, w *window, sql string, args []any, steps []*step) error {
 	sent, got, isLate := time.Now(), 0, false
 	err := s.query(ctx, sql, args, func(rows pgx.Rows) error {
@@ -195,10 +190,16 @@ func (s *Store) rows(ctx context.Context, w *window, sql string, args []any, ste
 		return err
 	case got < len(steps):
 		return errLost
-	case isLate:
-		return errLate
+	}
+	for _, st := range steps {
+		if st.row.verdict == done {
+			st.row, st.saved = nil, true
+		}
 	}
 	s.sweeper.plan()
+	if isLate {
+		return errLate
+	}
 	return nil
 }
 
