@@ -15,8 +15,7 @@ const idleLimit = 6 * time.Second
 // checkIdle finds locks that no driver holds and no waiter is granted, though no fault
 // concerns their server. Locks with short TTLs are left out: their requests have little
 // time.
-func (r *judge) checkIdle(h *history) {
-	end := now()
+func (r *judge) checkIdle(h *history, end instant) {
 	named := h.named(r.plan, mutexKind, fairKind)
 	for _, n := range r.plan.Names {
 		if n.Role != lonely && n.Role != busy && n.Role != crowd {

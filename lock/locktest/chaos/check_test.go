@@ -262,42 +262,42 @@ func TestIdleLocksAreFound(t *testing.T) {
 	}
 	s := waited(8000)
 	s.during(mute, 0, 9000).Node = 1
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Equal(t, map[string]int{wantedGranted: 1}, s.tally.broken)
 
 	s = waited(8000)
 	s.during(frozen, 10, 50).Node = 0
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "its own server was stopped")
 	require.Equal(t, 1, s.tally.unjudged[wantedGranted])
 
 	s = waited(8000)
 	s.processes = []*reports{{number: 1}}
 	s.lags[1] = []event{{What: evLag, At: ms(5000), N: int64(2 * time.Second)}}
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "a process got no processor")
 
 	s = waited(8000)
 	s.uses = append(s.uses, hold(mutexKind, 30, 3000, 5000, 3))
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "another driver held it for a part of the time")
 
 	s = waited(8000)
 	unobserved := hold(mutexKind, 30, 3000, 5000, 0)
 	unobserved.granted, unobserved.ran = false, true
 	s.uses = append(s.uses, unobserved)
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "it was granted to a function, which ran")
 
 	s = waited(5000)
 	unobserved = hold(mutexKind, 20, 0, 4000, 2)
 	unobserved.granted, unobserved.ran, unobserved.back = false, true, forever
 	s.uses[1] = unobserved
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "the function has returned, and wants it no longer")
 
 	s = waited(5000)
-	s.checkIdle(&s.history)
+	s.checkIdle(&s.history, now())
 	require.Zero(t, s.tally.total(), "it waited for a poll")
 }
 

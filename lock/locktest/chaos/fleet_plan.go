@@ -75,7 +75,7 @@ func (p *plan) drawFleetWorkers(d dice, tempo int) {
 			users := 1 + d.IntN(2)
 			if n.Role == lonely || p.Site == five {
 				users = 1
-			} else if crowded && i == 0 {
+			} else if crowded && i == 0 && slices.Contains([]kind{mutexKind, fairKind, electionKind}, n.Kind) { // whose grants have one order alone
 				users += 6
 			}
 			for range users {

@@ -39,9 +39,13 @@ func TestFleet(t *testing.T) {
 	for n := first; n < end && tally.total() == 0; n++ {
 		t.Run(fmt.Sprint("round", n), func(t *testing.T) {
 			begin := time.Now()
+			var f *fleet
 			var h *history
+			var end instant
 			p := drawFleet(seed, n, *fleetTime)
-			synctest.Test(t, func(t *testing.T) { h = playFleet(t, p, tally) })
+			synctest.Test(t, func(t *testing.T) { f, h, end = playFleet(t, p, tally) })
+			f.t = t
+			f.check(h, end)
 			grants := 0
 			for _, u := range h.uses {
 				if u.granted {

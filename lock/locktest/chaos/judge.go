@@ -27,15 +27,15 @@ func newJudge(t testing.TB, p *plan, tally *tally) *judge {
 		repeat: fmt.Sprintf("-seed %d -round %d", p.Seed, p.Round)}
 }
 
-// check checks a history once its round is over.
-func (r *judge) check(h *history) {
+// check checks the history of a round that has ended.
+func (r *judge) check(h *history, end instant) {
 	r.checkExclusion(h)
 	r.checkTokens(h)
 	r.checkPermits(h)
 	r.checkQueue(h)
 	r.checkLatches(h)
 	r.checkErrors(h)
-	r.checkIdle(h)
+	r.checkIdle(h, end)
 	r.checkModel(h)
 }
 

@@ -78,7 +78,7 @@ func play(t *testing.T, p *plan, s settings, tally *tally) {
 
 	r.quiet(hard)
 	h := collect(r.reports())
-	r.check(h)
+	r.check(h, now())
 	t.Log(r.summary(h))
 	if s.histories != "" {
 		r.write(h, s.histories)
