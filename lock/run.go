@@ -259,7 +259,7 @@ type outage struct {
 func (o *outage) lasts() bool { return o.tries > 0 }
 
 // outageNotice is how long an outage lasts before it is logged, once for all that wait for a group
-// of the store. Waiters get no error for it.
+// of the store then, though their causes may differ. Waiters get no error for it.
 const outageNotice = 5 * time.Second
 
 // next counts a failed request for a lock and returns the pause before the next one.
@@ -267,11 +267,13 @@ func (o *outage) next(l *Locker, key queueKey, failure error) time.Duration {
 	if o.tries == 0 {
 		o.since = time.Now()
 	}
-	if time.Since(o.since) >= outageNotice {
-		group, now := l.group(key.name, key.kind), time.Now()
-		if logged, ok := l.outages.LoadOrStore(group, now); !ok || logged.(time.Time).Before(o.since) && l.outages.CompareAndSwap(group, logged, now) {
+	now := time.Now()
+	if lasted := now.Sub(o.since); lasted >= outageNotice {
+		group := l.group(key.name, key.kind)
+		logged, known := l.outages.LoadOrStore(group, now)
+		if !known || logged.(time.Time).Before(o.since) && l.outages.CompareAndSwap(group, logged, now) {
 			l.log.Warn("lock: the store does not answer; still waiting",
-				"name", key.name, "kind", key.kind, "for", time.Since(o.since).Round(time.Second), "err", failure)
+				"name", key.name, "kind", key.kind, "for", lasted.Round(time.Second), "err", failure)
 		}
 	}
 	o.tries++

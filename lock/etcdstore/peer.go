@@ -32,7 +32,7 @@ func (s *Store) watched(id clientv3.LeaseID) bool {
 	return p != nil && p.seen > 0 && s.clock()-p.seen < waitTTL
 }
 
-// saw records which of the leases that this store watches live.
+// saw records that those leases which this store watches, and which live, were alive at an instant.
 func (s *Store) saw(ids []clientv3.LeaseID, life map[clientv3.LeaseID]bool, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

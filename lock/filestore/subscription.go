@@ -20,8 +20,8 @@ type subscription struct {
 	name string
 }
 
-// closeWait bounds for how long the end of a subscription waits for its file. Without it the
-// next message, or the next request for the name, removes the store's topic.
+// closeWait bounds for how long the end of a subscription, or of a process, waits for a file. Without it
+// the next message, or the next request for the name, does what it would have done.
 const closeWait = 20 * time.Millisecond
 
 // Subscribe has notify called with every notice for a waiter, see [driver.Store].

@@ -99,7 +99,7 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// points returns the numbers of a locker, a watchdog or a wheel, which of names.
+// points returns the numbers of one locker, watchdog or wheel; of has its name.
 func points[S any](numbers []exporter.Number[S], s S, of attribute.KeyValue) (all []point) {
 	for _, n := range numbers {
 		all = append(all, point{n.Name, n.Value(s), []attribute.KeyValue{of}})

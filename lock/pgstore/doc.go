@@ -93,7 +93,8 @@
 // for long: then one lock falls to a fourth of its pace in 20 s. Run dumps and analyses on a replica.
 //
 // The acquisition, release and renewal of a mutex or a fair lock are one statement while none
-// waits in its queue, and two otherwise, like those of the other kinds. The first reads the row,
+// waits in its queue and no other request has its row locked, and two otherwise, like those of the
+// other kinds. The first reads the row,
 // lock/internal/machine decides, and the second stores the row unless another request has changed
 // it meanwhile, which repeats the step after a pause. No row stays locked between the two. However many leases
 // a renewal has, it is one statement for mutexes and fair locks, and two for the others.

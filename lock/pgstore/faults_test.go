@@ -232,7 +232,7 @@ func TestNothingIsDecidedBesideAGrantUnderWay(t *testing.T) {
 	})
 }
 
-// An acquisition that has waited for its row until after its deadline takes nothing, nor does one
+// An acquisition whose row is locked until after its deadline takes nothing, nor does one
 // meanwhile whose deadline is not known any more, since the clock was set back. A release that finds
 // nothing waits for an acquisition under way.
 func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
@@ -872,7 +872,7 @@ func TestLoggerThatBlocks(t *testing.T) {
 	}
 }
 
-// meets counts the saves of an owner, and has another store write before the first ones.
+// meets counts the saves of an owner and, if write is set, has another store write before the first ones.
 type meets struct {
 	owner        string
 	write        func()

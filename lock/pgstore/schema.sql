@@ -76,11 +76,11 @@ CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql AS
 $leasewheel$ SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint $leasewheel$;
 
 -- locked locks the row of a name, with the revision the_rev unless that is NULL, and makes the row if there is none.
--- It returns no row if another transaction has locked it, or changed it. It does not wait for that: of many requests
--- each would lock the row in turn, and flush its commit, to find it changed. A request whose deadline is checked
--- after that, and one that finds nothing after that, agree on their order. Should the clock have
--- been set back, tokens go on from those of the rows that were removed. A trigger, or row-level security, may
--- hide each row, or skip each that is inserted.
+-- It returns no row if another transaction has locked it, or changed it. It does not wait for that, but for one that
+-- inserts it: of many requests each would lock the row in turn, and flush its commit, to find it changed. A request
+-- whose deadline is checked once the row is locked, and one that finds nothing then, agree on their order. Should the
+-- clock have been set back, tokens go on from those of the rows that were removed. A trigger, or row-level security,
+-- may hide each row, or skip each that is inserted.
 CREATE OR REPLACE FUNCTION {schema}.locked(the_name text, the_rev bigint) RETURNS {schema}.locks LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $leasewheel$
 DECLARE
 	l {schema}.locks;
@@ -168,7 +168,7 @@ BEGIN
 END $leasewheel$;
 
 -- acquire grants a mutex or a fair lock without other waiters, or refuses it to an owner that
--- does not wait.
+-- does not wait. If another request has locked the row, the machine decides.
 CREATE OR REPLACE FUNCTION {schema}.acquire(the_name text, the_owner text, the_holds bigint, ttl bigint, waits bool,
 	proposed bigint, reserve bigint, the_window int8range,
 	OUT verdict int, OUT clock bigint, OUT l {schema}.locks, OUT kinds smallint[], OUT ofs text[], OUT stores bigint[], OUT settled bool,

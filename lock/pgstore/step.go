@@ -24,7 +24,7 @@ type step struct {
 	// lack that: a request whose context ends while it waits for replicas is committed without them.
 	confirms bool
 	asks     bool // for a hold: it neither ends one nor keeps one
-	saved    bool // also if steps has failed
+	saved    bool // it is stored, also if steps fails because of others
 
 	next row
 	over *int64
@@ -54,10 +54,11 @@ func (s *Store) inTime(ctx context.Context, st *step) error {
 }
 
 // steps makes steps on different names. If it fails, some may be saved. A step that changes nothing
-// is saved nevertheless if another request was under way: see settled in schema.sql. A refusal is not if nothing
-// here waits for a message about the name: the row was another's then, whatever comes of it. If a step confirms something, the
-// replicas are awaited without a change of the row, about which thousands of waiters for a latch that is open
-// would contend. w is when the server may carry it out; nil: at any time.
+// is saved nevertheless if another request was under way: see settled in schema.sql. A refusal is not saved without
+// a subscription of this store for the name: another owner had the row at that instant, and only a waiter would
+// miss the message of a release under way. If a step confirms something, the replicas are awaited without a change
+// of the row, about which thousands of waiters for a latch that is open would contend. w is when the server may
+// carry it out; nil: at any time.
 func (s *Store) steps(ctx context.Context, w *window, steps ...*step) error {
 	slices.SortFunc(steps, func(a, b *step) int { return cmp.Compare(a.name, b.name) }) // no deadlocks
 	give := s.turn(ctx, namesOf(steps)...)
@@ -169,7 +170,8 @@ func (s *Store) save(ctx context.Context, w *window, steps []*step) error {
 	return s.rows(ctx, w, s.sql.save, args, steps)
 }
 
-// rows sends a statement that returns the row of each step, see [Store.save]. A clock out of w may have a wrong reading.
+// rows sends a statement that returns the row of each step, see [Store.save].
+// A clock out of w may have a wrong reading.
 func (s *Store) rows(ctx context.Context, w *window, sql string, args []any, steps []*step) error {
 	sent, got, isLate := time.Now(), 0, false
 	err := s.query(ctx, sql, args, func(rows pgx.Rows) error {

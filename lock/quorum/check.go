@@ -130,7 +130,7 @@ func pairs(checks []nodeCheck, f func(a, b *nodeCheck)) {
 	}
 }
 
-// name names a node that has servers, and the first of them.
+// name names a node and the first of its servers, of which there must be one.
 func (c *nodeCheck) name() string {
 	return fmt.Sprintf("node %d (%s)", c.index, c.report.Servers[0].Address)
 }

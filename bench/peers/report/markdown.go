@@ -171,9 +171,7 @@ const goalsText = `## Against the limits
 Figures are compared with those of the runtime's timers by the same workload, unless
 stated otherwise. Durations are wall time for one operation. CPU time is that of the
 whole process, with other goroutines. Ticks are 10 ms, and tasks run on the wheel's
-worker. Idle timers that are soon cancelled have no limit: Go 1.23 made the runtime's Stop
-nearly free; the wheel's four atomic operations and clock reading take over
-half of its time.
+worker.
 
 `
 
@@ -270,8 +268,8 @@ const repeatText = `
 - **Arm, arm anew, reset**: since Go 1.23 the runtime's Stop and Reset are nearly free: they
   leave the timer in its heap. Ours read the clock, 24 to 26 ns, and do a multiplication and a
   few compare-and-swaps. What a wheel saves is memory, the cost when many are due, and garbage
-  collection. So arming anew and Netty's figures have no limit any more, and a reset may cost
-  what the runtime's costs.
+  collection. So arming anew, idle timers that are soon cancelled, and Netty's figures have no
+  limit any more, and a reset may cost what the runtime's costs.
 - **Locks, 1 goroutine**: the promises cost this much, see what a pair is made of. redsync's SET
   keeps fewer.
 - **Locks, 16 goroutines**: a batch has three requests, and each wakes a sleeping processor on

@@ -11,7 +11,7 @@ type Description struct {
 	Name  string // for OpenTelemetry; for Prometheus it has underscores, and a counter's ends with _total
 	Unit  string // for OpenTelemetry
 	Text  string
-	Falls bool
+	Falls bool // it rises and falls; otherwise it is a counter
 }
 
 // Number is a number of statistics S, with one series for each locker, watchdog or wheel.

@@ -1,5 +1,5 @@
 // Package exporter is what the exporters of metrics have in common: which lockers,
-// watchdogs and wheels they read, and what labels may be.
+// watchdogs and wheels they read, their numbers, and what labels may be.
 package exporter
 
 import (

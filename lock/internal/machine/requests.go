@@ -169,7 +169,7 @@ func Held(ctx context.Context, prefix string, wanted func(string) bool, all func
 	}
 }
 
-// Identify adds the name, and the records of the clients. client returns one, if there is one.
+// Identify adds the name, and the records of the clients. client returns a client's, and whether it has one.
 func Identify(info *driver.Info, name string, client func(id string) (driver.Client, bool)) {
 	known := func(owner string) (c driver.Client, announced bool) {
 		id := driver.ClientOf(owner)

@@ -69,8 +69,8 @@ var lockModel = porcupine.Model{
 }
 
 // checkModel makes porcupine search for an order of grants and ends that the model
-// allows. A round in which a fault voids exclusion or growth is left to the other
-// checkers, which account for the fault's duration.
+// allows. A lock is left to the other checkers, which account for a fault's duration, if a fault of
+// the round voids exclusion, or one between its grants voids growth.
 func (r *judge) checkModel(h *history) {
 	for name, uses := range h.named(r.plan, mutexKind, electionKind, fairKind, readKind, writeKind, permitsKind) {
 		held := granted(uses)

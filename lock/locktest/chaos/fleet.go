@@ -64,8 +64,8 @@ func newFleet(t *testing.T, p *plan, tally *tally) *fleet {
 	return f
 }
 
-// playFleet plays a round of a fleet, and returns what has come of it. That is checked out of the bubble,
-// in which no time passes while a search computes: its limit would be none.
+// playFleet plays a round of a fleet, and returns its history. The caller checks that out of the bubble: no
+// time passes in one that computes, so that the limit of a search would never end it.
 func playFleet(t *testing.T, p *plan, tally *tally) (f *fleet, h *history, end instant) {
 	f = newFleet(t, p, tally)
 	for place := range places {

@@ -41,11 +41,11 @@ func TestFleet(t *testing.T) {
 			begin := time.Now()
 			var f *fleet
 			var h *history
-			var end instant
+			var over instant
 			p := drawFleet(seed, n, *fleetTime)
-			synctest.Test(t, func(t *testing.T) { f, h, end = playFleet(t, p, tally) })
+			synctest.Test(t, func(t *testing.T) { f, h, over = playFleet(t, p, tally) })
 			f.t = t
-			f.check(h, end)
+			f.check(h, over)
 			grants := 0
 			for _, u := range h.uses {
 				if u.granted {

@@ -47,8 +47,8 @@ const (
 	answerLimit  = 30 * time.Second // until a process has done a local operation
 )
 
-// freeLimit is for how long a free lock may be refused: also for the time by which the server's
-// clock was set back, for which dead waiters keep their places at most.
+// freeLimit is for how long a free lock may be refused. Dead waiters keep their places for longer by as
+// much as the server's clock was set back.
 func (r *judge) freeLimit() time.Duration {
 	back, _ := r.steps(0, forever)
 	return 12*time.Second + back
@@ -67,11 +67,15 @@ func (r *judge) patience() time.Duration {
 	return 2*longest + 15*time.Second + back
 }
 
-// steps returns by how much the server's clock was set between two instants, in all.
+// steps returns by how much the clock of a server was set between two instants, in all: the most for
+// each direction.
 func (r *judge) steps(from, to instant) (back, forward time.Duration) {
+	type sums struct{ back, forward time.Duration }
+	of := map[int]sums{} // by node
 	for _, w := range r.journal.between(from, to, ofKind(stepped)) {
-		back -= min(w.Size, 0)
-		forward += max(w.Size, 0)
+		s := of[w.Node]
+		of[w.Node] = sums{s.back - min(w.Size, 0), s.forward + max(w.Size, 0)}
+		back, forward = max(back, of[w.Node].back), max(forward, of[w.Node].forward)
 	}
 	return back, forward
 }
