@@ -107,20 +107,20 @@ func points[S any](numbers []exporter.Number[S], s S, of attribute.KeyValue) (al
 	return all
 }
 
-func lockPoints(name string, s observe.Stats) []point {
-	of := lockerKey.String(name)
-	all := points(exporter.OfLockers, s, of)
-	for outcome, n := range exporter.ByOutcome(s) {
-		all = append(all, point{exporter.Acquisitions.Name, n, []attribute.KeyValue{of, outcomeKey.String(outcome)}})
+// labelled returns the values of a number that has a further label.
+func labelled(number exporter.Description, of attribute.KeyValue, label attribute.Key, values map[string]int64) (all []point) {
+	for v, n := range values {
+		all = append(all, point{number.Name, n, []attribute.KeyValue{of, label.String(v)}})
 	}
 	return all
 }
 
+func lockPoints(name string, s observe.Stats) []point {
+	of := lockerKey.String(name)
+	return append(points(exporter.OfLockers, s, of), labelled(exporter.Acquisitions, of, outcomeKey, exporter.ByOutcome(s))...)
+}
+
 func leasePoints(name string, s renewal.Stats) []point {
 	of := watchdogKey.String(name)
-	all := points(exporter.OfWatchdogs, s, of)
-	for cause, n := range exporter.ByCause(s) {
-		all = append(all, point{exporter.Losses.Name, n, []attribute.KeyValue{of, causeKey.String(cause)}})
-	}
-	return all
+	return append(points(exporter.OfWatchdogs, s, of), labelled(exporter.Losses, of, causeKey, exporter.ByCause(s))...)
 }
