@@ -303,18 +303,24 @@ func TestRestorationEndsWithItsLease(t *testing.T) {
 	})
 }
 
+// leased has an owner acquire locks, and returns what renews them.
+func leased(t *testing.T, store *quorum.Store, names ...string) (items []renewal.Item) {
+	t.Helper()
+	for _, name := range names {
+		h := hold("me:1")
+		h.Name = name
+		granted(t, store, h)
+		items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
+	}
+	return items
+}
+
 // The error of a lease that a majority does not renew names its lock, and has the nodes' reasons.
 func TestErrorOfARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		var items []renewal.Item
-		for _, name := range []string{"a", "b"} {
-			h := hold("me:1")
-			h.Name = name
-			granted(t, store, h)
-			items = append(items, renewal.Item{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL})
-		}
+		items := leased(t, store, "a", "b")
 		for _, b := range all {
 			b.set(func(string, *driver.Hold) mishap { return mishap{panics: true} })
 		}

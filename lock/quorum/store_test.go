@@ -915,15 +915,7 @@ func TestHealsNothingThatWasReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, stores := booths(3)
 		store := over(t, quorum.Config{NodeTimeout: nodeTimeout}, stores...)
-		var items []renewal.Item
-		for _, name := range []string{"a", "b"} {
-			h := hold("me:1")
-			h.Name = name
-			_, err := store.Acquire(t.Context(), h)
-			require.NoError(t, err)
-			items = append(items, renewal.Item{Key: name, Owner: h.Owner, Ref: h.Kind, TTL: ttl})
-		}
-		synctest.Wait()
+		items := leased(t, store, "a", "b")
 		all[2].lose()
 		var healed []string
 		all[2].set(func(request string, h *driver.Hold) mishap {
