@@ -28,7 +28,7 @@ const (
 var instruments = slices.Concat(described(exporter.OfLockers), described(exporter.OfWatchdogs), described(exporter.OfWheels),
 	[]exporter.Description{exporter.Acquisitions, exporter.Losses})
 
-func described[S any](numbers []exporter.Number[S]) (all []exporter.Description) {
+func described[S any](numbers []exporter.Metric[S, int64]) (all []exporter.Description) {
 	for _, n := range numbers {
 		all = append(all, n.Description)
 	}
@@ -37,25 +37,24 @@ func described[S any](numbers []exporter.Number[S]) (all []exporter.Description)
 
 // makeInstruments makes all instruments, and registers their callback.
 func (t *Telemetry) makeInstruments(meter metric.Meter) (err error) {
-	t.waits, err = meter.Float64Histogram("leasewheel.lock.wait", metric.WithUnit("s"),
-		metric.WithDescription("Time from the call of an acquisition to its result."), metric.WithExplicitBucketBoundaries(exporter.WaitBounds...))
-	if err != nil {
+	histogram := func(d exporter.Description, bounds []float64) (metric.Float64Histogram, error) {
+		return meter.Float64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Text), metric.WithExplicitBucketBoundaries(bounds...))
+	}
+	if t.waits, err = histogram(exporter.Waits, exporter.WaitBounds); err != nil {
 		return err
 	}
-	t.holds, err = meter.Float64Histogram("leasewheel.lock.hold", metric.WithUnit("s"),
-		metric.WithDescription("Time from a grant to its last unlock, or to its loss."), metric.WithExplicitBucketBoundaries(exporter.HoldBounds...))
-	if err != nil {
+	if t.holds, err = histogram(exporter.Holds, exporter.HoldBounds); err != nil {
 		return err
 	}
-	t.tick, err = meter.Float64ObservableGauge("leasewheel.wheel.tick", metric.WithUnit("s"), metric.WithDescription("The wheel's tick."))
-	if err != nil {
+	d := exporter.Tick
+	if t.tick, err = meter.Float64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Text)); err != nil {
 		return err
 	}
 	t.instruments = make(map[string]metric.Int64Observable, len(instruments))
 	observed := []metric.Observable{t.tick}
 	for _, i := range instruments {
 		var made metric.Int64Observable
-		if i.Falls {
+		if i.Form == exporter.Gauge {
 			made, err = meter.Int64ObservableUpDownCounter(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Text))
 		} else {
 			made, err = meter.Int64ObservableCounter(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Text))
@@ -100,7 +99,7 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 }
 
 // points returns the numbers of one locker, watchdog or wheel; of has its name.
-func points[S any](numbers []exporter.Number[S], s S, of attribute.KeyValue) (all []point) {
+func points[S any](numbers []exporter.Metric[S, int64], s S, of attribute.KeyValue) (all []point) {
 	for _, n := range numbers {
 		all = append(all, point{n.Name, n.Value(s), []attribute.KeyValue{of}})
 	}

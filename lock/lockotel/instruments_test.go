@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/otel/attribute"
@@ -110,40 +109,6 @@ func TestEveryNumberIsExported(t *testing.T) {
 		"WorstLag":  none,
 		"Overruns":  one("leasewheel.wheel.overruns", timer),
 	}, changes(t, &timeouts, func() []point { return points(exporter.OfWheels, timeouts, wheelKey.String("x")) }))
-}
-
-// The histograms of the producer keep bounds, counts and sums.
-func TestHistograms(t *testing.T) {
-	s := renewal.Stats{Batches: 3, Sent: 70, Renewed: 4, RemainingSum: 2.5}
-	s.Sizes[0], s.Sizes[6], s.Sizes[16] = 1, 1, 1
-	s.Remaining[0], s.Remaining[6] = 1, 3
-	for _, lag := range []time.Duration{0, time.Millisecond, time.Hour} {
-		s.Lags.Add(lag)
-	}
-	of := attribute.NewSet(watchdogKey.String("x"))
-
-	p := leasesPoint(of, s)
-	assert.Equal(t, []any{uint64(3), 70.0, of}, []any{p.Count, p.Sum, p.Attributes})
-	assert.Equal(t, []float64{1, 2, 64, 65536}, []float64{p.Bounds[0], p.Bounds[1], p.Bounds[6], p.Bounds[16]})
-	assert.Equal(t, append(s2u(s.Sizes[:]), 0), p.BucketCounts)
-
-	p = remainingPoint(of, s)
-	assert.Equal(t, []any{uint64(4), 2.5, of}, []any{p.Count, p.Sum, p.Attributes})
-	assert.Equal(t, []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, 1}, p.Bounds)
-	assert.Equal(t, append(s2u(s.Remaining[:]), 0), p.BucketCounts)
-
-	p = lagPoint(of, s.Lags)
-	assert.Equal(t, []any{uint64(3), 3600.001, of}, []any{p.Count, p.Sum, p.Attributes})
-	assert.Equal(t, []float64{64e-6, 1024e-6, 4.194304}, []float64{p.Bounds[0], p.Bounds[4], p.Bounds[16]})
-	assert.Equal(t, s.Lags.Counts[:], p.BucketCounts)
-	assert.Len(t, p.Bounds, 17)
-}
-
-func s2u(counts []int64) (unsigned []uint64) {
-	for _, c := range counts {
-		unsigned = append(unsigned, uint64(c))
-	}
-	return unsigned
 }
 
 // Names of instruments have no name that is another's namespace.

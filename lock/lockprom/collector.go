@@ -52,17 +52,15 @@ func New(c Config) *Collector {
 		names = append(names, "lock")
 		collector.label = exporter.NewLabels(c.LockLabel, c.MaxLockLabels)
 	}
-	collector.waits = histogram("leasewheel_lock_wait_seconds",
-		"Time from the call of an acquisition to its result.", c.WaitBuckets, names)
-	collector.holds = histogram("leasewheel_lock_hold_seconds",
-		"Time from a grant to its last unlock, or to its loss.", c.HoldBuckets, names)
+	collector.waits = histogram(exporter.Waits, c.WaitBuckets, names)
+	collector.holds = histogram(exporter.Holds, c.HoldBuckets, names)
 	return collector
 }
 
 // histogram returns a histogram that is both classic and native.
-func histogram(name, help string, buckets []float64, labels []string) *prometheus.HistogramVec {
+func histogram(d exporter.Description, buckets []float64, labels []string) *prometheus.HistogramVec {
 	options := prometheus.HistogramOpts{
-		Name: name, Help: help, Buckets: buckets,
+		Name: metricName(d), Help: d.Text, Buckets: buckets,
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  100,
 		NativeHistogramMinResetDuration: time.Hour,

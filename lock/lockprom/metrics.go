@@ -8,73 +8,74 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/exporter"
 	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
-	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// number is a metric with one series for each locker, watchdog or wheel.
-type number[S any] struct {
+// exported is a metric with values V, and one series for each locker, watchdog or wheel.
+type exported[S, V any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(S) int64
+	value func(S) V
 }
 
 var (
-	lockNumbers  = numbers("locker", exporter.OfLockers)
-	leaseNumbers = numbers("watchdog", exporter.OfWatchdogs)
-	wheelNumbers = numbers("wheel", exporter.OfWheels)
+	lockNumbers     = export("locker", exporter.OfLockers)
+	leaseNumbers    = export("watchdog", exporter.OfWatchdogs)
+	wheelNumbers    = export("wheel", exporter.OfWheels)
+	leaseHistograms = export("watchdog", exporter.HistogramsOfWatchdogs)
+	wheelHistograms = export("wheel", exporter.HistogramsOfWheels)
 )
 
-func numbers[S any](label string, of []exporter.Number[S]) (all []number[S]) {
-	for _, n := range of {
+func export[S, V any](label string, of []exporter.Metric[S, V]) (all []exported[S, V]) {
+	for _, m := range of {
 		kind := prometheus.CounterValue
-		if n.Falls {
+		if m.Form == exporter.Gauge {
 			kind = prometheus.GaugeValue
 		}
-		all = append(all, number[S]{newDesc(n.Description, label), kind, n.Value})
+		all = append(all, exported[S, V]{newDesc(m.Description, label), kind, m.Value})
 	}
 	return all
 }
 
-// newDesc describes a metric as Prometheus does.
-func newDesc(d exporter.Description, labels ...string) *prometheus.Desc {
+// metricName is the metric's name as Prometheus has it.
+func metricName(d exporter.Description) string {
 	name := strings.ReplaceAll(d.Name, ".", "_")
-	if !d.Falls {
+	switch {
+	case d.Unit == "s":
+		name += "_seconds"
+	case d.Form == exporter.Counter:
 		name += "_total"
 	}
-	return prometheus.NewDesc(name, d.Text, labels, nil)
+	return name
 }
 
-// The metrics with further labels, and those that are not counted one by one.
+func newDesc(d exporter.Description, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(metricName(d), d.Text, labels, nil)
+}
+
+// The metrics with further labels, and the tick.
 var (
-	acquisitions  = newDesc(exporter.Acquisitions, "locker", "outcome")
-	losses        = newDesc(exporter.Losses, "watchdog", "cause")
-	requestLeases = prometheus.NewDesc("leasewheel_renewal_request_leases",
-		"Leases in one renewal request.", []string{"watchdog"}, nil)
-	renewalLag = prometheus.NewDesc("leasewheel_renewal_lag_seconds",
-		"Time from when a renewal is due to its request.", []string{"watchdog"}, nil)
-	remaining = prometheus.NewDesc("leasewheel_renewal_remaining_ratio",
-		"Part of a lease's time that was left when its renewal was confirmed.", []string{"watchdog"}, nil)
-	wheelTick = prometheus.NewDesc("leasewheel_wheel_tick_seconds",
-		"The wheel's tick.", []string{"wheel"}, nil)
-	wheelLag = prometheus.NewDesc("leasewheel_wheel_lag_seconds",
-		"Time from the tick at which a batch of tasks is due to its start.", []string{"wheel"}, nil)
+	acquisitions = newDesc(exporter.Acquisitions, "locker", "outcome")
+	losses       = newDesc(exporter.Losses, "watchdog", "cause")
+	wheelTick    = newDesc(exporter.Tick, "wheel")
 )
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.waits.Describe(ch)
 	c.holds.Describe(ch)
-	for _, d := range []*prometheus.Desc{acquisitions, losses, requestLeases, renewalLag, remaining, wheelTick, wheelLag} {
+	for _, d := range []*prometheus.Desc{acquisitions, losses, wheelTick} {
 		ch <- d
 	}
 	describe(ch, lockNumbers)
 	describe(ch, leaseNumbers)
 	describe(ch, wheelNumbers)
+	describe(ch, leaseHistograms)
+	describe(ch, wheelHistograms)
 }
 
-func describe[S any](ch chan<- *prometheus.Desc, numbers []number[S]) {
-	for _, n := range numbers {
-		ch <- n.desc
+func describe[S, V any](ch chan<- *prometheus.Desc, all []exported[S, V]) {
+	for _, m := range all {
+		ch <- m.desc
 	}
 }
 
@@ -94,9 +95,21 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func collect[S any](ch chan<- prometheus.Metric, numbers []number[S], name string, s S) {
+func collect[S any](ch chan<- prometheus.Metric, numbers []exported[S, int64], name string, s S) {
 	for _, n := range numbers {
 		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, float64(n.value(s)), name)
+	}
+}
+
+func collectHistograms[S any](ch chan<- prometheus.Metric, histograms []exported[S, exporter.Histogram], name string, s S) {
+	for _, m := range histograms {
+		h := m.value(s)
+		upTo, n := make(map[float64]uint64), uint64(0)
+		for i, bound := range h.Bounds {
+			n += h.Counts[i]
+			upTo[bound] = n
+		}
+		ch <- prometheus.MustNewConstHistogram(m.desc, h.Count, h.Sum, upTo, name)
 	}
 }
 
@@ -112,31 +125,11 @@ func collectLeases(ch chan<- prometheus.Metric, name string, s renewal.Stats) {
 	for cause, n := range exporter.ByCause(s) {
 		ch <- prometheus.MustNewConstMetric(losses, prometheus.CounterValue, float64(n), name, cause)
 	}
-	sizes, remains := make(map[float64]uint64), make(map[float64]uint64)
-	cumulate(sizes, s.Sizes[:], func(i int) float64 { return float64(int(1) << i) })
-	cumulate(remains, s.Remaining[:], func(i int) float64 { return float64(i+1) / 10 })
-	ch <- prometheus.MustNewConstHistogram(requestLeases, uint64(s.Batches), float64(s.Sent), sizes, name)
-	ch <- prometheus.MustNewConstHistogram(remaining, uint64(s.Renewed), s.RemainingSum, remains, name)
-	ch <- lagHistogram(renewalLag, name, s.Lags)
+	collectHistograms(ch, leaseHistograms, name, s)
 }
 
 func collectWheel(ch chan<- prometheus.Metric, name string, s exporter.WheelStats) {
 	collect(ch, wheelNumbers, name, s.Stats)
 	ch <- prometheus.MustNewConstMetric(wheelTick, prometheus.GaugeValue, s.Tick.Seconds(), name)
-	ch <- lagHistogram(wheelLag, name, s.Lags)
-}
-
-func lagHistogram(desc *prometheus.Desc, name string, lags wheel.Lags) prometheus.Metric {
-	buckets := make(map[float64]uint64)
-	cumulate(buckets, lags.Counts[:len(lags.Counts)-1], func(i int) float64 { return wheel.LagBound(i).Seconds() })
-	return prometheus.MustNewConstHistogram(desc, lags.Total(), lags.Sum.Seconds(), buckets, name)
-}
-
-// cumulate turns counts by bucket into counts up to each bucket's bound.
-func cumulate[V int64 | uint64](into map[float64]uint64, counts []V, bound func(i int) float64) {
-	var n uint64
-	for i, c := range counts {
-		n += uint64(c)
-		into[bound(i)] = n
-	}
+	collectHistograms(ch, wheelHistograms, name, s)
 }
