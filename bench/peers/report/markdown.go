@@ -277,6 +277,8 @@ const repeatText = `
 - **Locks, 128 goroutines**: a request, a lease, a timer and an owner for each in the client,
   none above 11 % of its time; on the server five calls for each lock of a shared run, 1.3 µs
   each in Lua.
+- **Several processes**: a batch has requests of one process alone. Half of a client's time is
+  system calls, wake-ups and scheduling.
 - **Hand-overs among processes**: the scripts count, fence, skip the dead and notify Redisson's
   clients: 17 calls, where a directed hand-over has 5.
 - **Local hand-off**: 3 to 4 µs, spread over a lease, an owner, a context and a timer for each
@@ -294,8 +296,8 @@ const repeatText = `
   from their own tasks; CPU time for each.
 - **idle** is a process of its own that waits for ten seconds; its CPU time and
   its voluntary context switches come from getrusage. GODEBUG=updatemaxprocs=0
-  is set, without which every Go process wakes some fifty times in that time to
-  see how many processors it may use.
+  is set, without which a Go process wakes some fifty times to read how many
+  processors it may use.
 - **lateness** counts from the planned instant, as in [accuracy.md](accuracy.md).
 - **stopped** is a process that is stopped for three seconds by a signal.
 - **acquire and release**: goroutines use locks of their own, with 64 names each in turn or
