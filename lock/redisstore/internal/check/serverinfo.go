@@ -133,7 +133,7 @@ func (i *serverInfo) word(field string) string {
 var (
 	simpleWord    = regexp.MustCompile(`^[A-Za-z0-9._|-]{1,40}$`)
 	versionNumber = regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})`)
-	hostName      = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
+	hostName      = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
 // product returns the server's name and version, and whether it is one with the versions of
