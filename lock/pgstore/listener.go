@@ -499,8 +499,8 @@ func (l *listener) update(ctx context.Context, number int64, gap bool) error {
 	}
 	l.failed = nil
 	l.change()
-	for _, all := range l.names {
-		if gap {
+	if gap {
+		for _, all := range l.names {
 			all.DeliverAll(driver.Notice{})
 		}
 	}
