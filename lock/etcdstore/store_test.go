@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -913,10 +914,47 @@ func TestLearner(t *testing.T) {
 		acquire(t, s, mine)
 		s.Renew(t.Context(), items)
 		require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
+		_, err := s.Inspect(t.Context(), mine.Name, mine.Kind)
+		require.NoError(t, err)
 		free := *mine
 		free.Count = 0
 		release(t, s, &free)
 	}
+}
+
+// Each request needs a leader: a member without one refuses it at once, and another one answers, rather than after
+// the seconds for which the member waits for a leader.
+func TestRequestsNeedALeader(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	sent, without := make(map[string]bool), make(map[string]bool)
+	note := func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		md, _ := metadata.FromOutgoingContext(ctx)
+		mu.Lock()
+		sent[called] = true
+		if len(md[rpctypes.MetadataRequireLeaderKey]) == 0 {
+			without[fmt.Sprint(called, " ", request)] = true
+		}
+		mu.Unlock()
+		return invoke(ctx, called, request, reply, conn, options...)
+	}
+	s := openOn(t, common(t).dial(t, grpc.WithChainUnaryInterceptor(note)), fmt.Sprintf("test/%d", prefixes.Add(1)))
+	h := request("me:1", time.Hour)
+	sub := subscribe(t, s, h, func(driver.Notice) {})
+	acquire(t, s, h)
+	s.Renew(t.Context(), []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}})
+	answered(t, func() (driver.Info, error) { return s.Inspect(t.Context(), h.Name, h.Kind) })
+	answered(t, func() (any, error) { return nil, s.Announce(t.Context(), driver.Client{ID: "me"}, time.Hour) })
+	for _, err := range s.List(t.Context(), "", func(string) bool { return true }) {
+		assert.NoError(t, err)
+	}
+	sub.Close()
+	answered(t, func() (driver.Info, error) { return s.ForceRelease(t.Context(), h.Name) })
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Subset(t, sent, map[string]bool{pb.KV_Range_FullMethodName: true, pb.KV_Txn_FullMethodName: true, pb.KV_Put_FullMethodName: true,
+		pb.Lease_LeaseGrant_FullMethodName: true, pb.Lease_LeaseTimeToLive_FullMethodName: true})
+	assert.Empty(t, without)
 }
 
 // So it is if the store could not write that the waiter has gone, whose process goes on: a waiter of etcd knows no
