@@ -208,8 +208,7 @@ func (k *keeper) connect() error {
 func (k *keeper) disconnect() {
 	k.member++
 	if k.conn != nil {
-		k.cut()
-		_ = k.conn.Close()
+		_ = k.conn.Close() // ends the stream, too
 		k.conn, k.stream = nil, nil
 	}
 }

@@ -277,12 +277,6 @@ func (s *Store) remember(name string, v version) {
 	s.cache[name] = v
 }
 
-func (s *Store) forget(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.cache, name)
-}
-
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // OnLoss has lost called whenever an etcd lease of this store has ended that had holds, see

@@ -394,6 +394,10 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 			require.NoError(t, items[0].Err)
 			return items[0].Outcome == renewal.Renewed
 		},
+		func() bool {
+			info := answered(t, func() (driver.Info, error) { return s.Inspect(t.Context(), "a", driver.KindRead) })
+			return len(info.Holders) != 1
+		},
 	} {
 		acquire(t, s, read("me:1", 1))
 		id := leaseOf(t, s, "a", "me:1")
@@ -708,6 +712,9 @@ func TestKeysEnd(t *testing.T) {
 		return keys
 	}
 	assert.Equal(t, []string{"epoch", "lock/rw"}, endless(), "two stores have a part in one")
+	other.mu.Lock()
+	assert.True(t, other.sweeping, "it has written that one")
+	other.mu.Unlock()
 	for _, s := range []*Store{s, other} {
 		revokeAll(t, s)
 	}
@@ -806,9 +813,10 @@ func TestKeysWithoutLeases(t *testing.T) {
 		return err
 	})
 	require.Equal(t, driver.Refused, a.Verdict, "broken promise: one owner holds a mutex")
-	there, _, err := other.there(t.Context(), s.keys.lease(leaseOf(t, s, "a", "me:1")))
-	require.NoError(t, err)
-	assert.True(t, there)
+	response := answered(t, func() (*clientv3.GetResponse, error) {
+		return other.get(t.Context(), s.keys.lease(leaseOf(t, s, "a", "me:1")))
+	})
+	assert.True(t, living(response.Kvs))
 }
 
 // A record may be written as a sweep looks for it: another one follows.
@@ -881,6 +889,7 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 
 	held := release(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
 	assert.False(t, held)
+	assert.Empty(t, s.leases.doubtful(hold{h.Name, h.Owner}), "renewals of others would move to another lease")
 	v = answered(t, func() (version, error) { return s.read(t.Context(), h.Name) })
 	response, err := s.client.Txn(context.Background()).If(
 		clientv3.Compare(clientv3.ModRevision(s.keys.lock(h.Name)), "=", v.revision), // as if it had not changed
