@@ -91,10 +91,10 @@ package etcdstore
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go, late_test.go, death_test.go, errors_test.go.
-// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529, 584.
+// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529, 584, 690, 691, 694, 696, 697.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
 // Tests: store_test.go, late_test.go, lease_test.go, peer_test.go, clock_test.go, auth_test.go, keeper_test.go,
 // faults_real_test.go, leader_real_test.go, peer_real_test.go; costs: bench/peers/etcd.
-// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477, 558.
+// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477, 558, 692, 693, 695.
