@@ -32,7 +32,7 @@
 // TTLs are whole seconds: others are rounded down, and those below a second, or below the cluster's
 // least, are refused. The least is one and a half of the election timeout, rounded up: 2 s by
 // default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
-// late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
+// late. Some 512 holds of one TTL share an etcd lease, or more that were requested at once. If one of them is not renewed, the others
 // move to another lease within half a TTL, so that its end is late by no more, unless the cluster has no
 // space: then they stay, and its end is late until there is.
 // A lease that is not renewed, as with lock's option Fixed, ends up to a quarter of its TTL early, and

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxShared is how many holds share an etcd lease.
+	// maxShared is how many holds share an etcd lease, besides those that are requested at once.
 	maxShared = 512
 	// grantTimeout bounds the grant of an etcd lease, for which several requests may wait. Those that
 	// have time left have another one made.
