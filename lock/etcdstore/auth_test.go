@@ -119,7 +119,7 @@ func TestWatchesBeginOneByOne(t *testing.T) {
 		s, err := New(client, Config{})
 		require.NoError(t, err)
 		for range 2 {
-			go s.watchOnce(t.Context(), "key", 0, nil) //nolint:errcheck // it ends without one
+			go s.watchOnce(t.Context(), "key", nil) //nolint:errcheck // it ends without one
 		}
 		for n := int32(1); n <= 2; n++ {
 			synctest.Wait()

@@ -32,7 +32,7 @@
 // TTLs are whole seconds: others are rounded down, and those below a second, or below the cluster's
 // least, are refused. The least is one and a half of the election timeout, rounded up: 2 s by
 // default. etcd ends a lease up to half a second late, and after a change of the leader up to a TTL
-// late. Up to 512 holds of one TTL share an etcd lease. If one of them is not renewed, the others
+// late. Some 512 holds of one TTL share an etcd lease, or more that were requested at once. If one of them is not renewed, the others
 // move to another lease within half a TTL, so that its end is late by no more, unless the cluster has no
 // space: then they stay, and its end is late until there is.
 // A lease that is not renewed, as with lock's option Fixed, ends up to a quarter of its TTL early, and
@@ -91,10 +91,10 @@ package etcdstore
 // How a step is made and stored: step.go, work.go, transaction.go, request.go, epoch.go; what is
 // stored, and what removes it: record.go, keys.go, sweep.go.
 // Tests: store_test.go, late_test.go, death_test.go, errors_test.go.
-// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529, 584.
+// Planted: 249, 250, 331, 332, 343, 358, 378, 381, 404, 431, 432, 529, 584, 690, 691, 694, 696, 697.
 //
 // Leases, and which keepalives count: lease.go, clock.go, keeper.go. What a waiter depends on: waiting.go,
 // peer.go, watch.go.
 // Tests: store_test.go, late_test.go, lease_test.go, peer_test.go, clock_test.go, auth_test.go, keeper_test.go,
 // faults_real_test.go, leader_real_test.go, peer_real_test.go; costs: bench/peers/etcd.
-// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477, 558.
+// Planted: 223, 247, 248, 251, 264, 361, 386, 403, 405, 406, 415, 472, 477, 558, 692, 693, 695.

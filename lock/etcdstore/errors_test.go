@@ -35,7 +35,7 @@ func TestErrorOfARequestThatEveryMemberRefuses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := somewhere(ctx, func() (int, error) {
+			_, err := somewhere(ctx, func(context.Context) (int, error) {
 				time.Sleep(time.Millisecond)
 				if ctx.Err() != nil {
 					return 0, ctx.Err()

@@ -81,7 +81,9 @@ func (s *Store) describe(ctx context.Context, info *driver.Info, w *work) (err e
 		h := &info.Holders[i]
 		claim := w.of[h.Owner]
 		if _, known := left[claim.lease]; !known {
-			answer, err := s.client.TimeToLive(ctx, claim.lease)
+			answer, err := somewhere(ctx, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+				return s.client.TimeToLive(ctx, claim.lease)
+			})
 			if err != nil {
 				return unsent(err)
 			}

@@ -40,6 +40,12 @@ func TestForceReleaseWithoutADescription(t *testing.T) {
 	assert.True(t, info.Held())
 	assert.Equal(t, granted.Token, info.Token)
 	assert.True(t, free(t, s))
+
+	lost.Store(false)
+	acquire(t, s, request("me:1", time.Hour))
+	info = answered(t, func() (driver.Info, error) { return s.ForceRelease(t.Context(), "a") })
+	assert.Greater(t, info.TTL, time.Minute)
+	assert.Greater(t, info.Holders[0].TTL, time.Minute)
 }
 
 // A record that cannot be read does not hide the names behind it.

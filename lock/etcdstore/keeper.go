@@ -73,7 +73,7 @@ func (k *keeper) keep(ctx context.Context, ids []clientv3.LeaseID, keys []string
 		return nil, nil, ctx.Err()
 	}
 	for range maxRounds {
-		of, kvs, err = k.round(ctx, ids, keys)
+		of, kvs, err = k.round(clientv3.WithRequireLeader(ctx), ids, keys)
 		if err != nil && !errors.Is(err, errLeaderChanged) {
 			k.disconnect() // the next round tries another member
 			if !elsewhere(err) && !errors.Is(err, errSeveralMembers) && !errors.Is(err, errStreamEnded) {
@@ -208,8 +208,7 @@ func (k *keeper) connect() error {
 func (k *keeper) disconnect() {
 	k.member++
 	if k.conn != nil {
-		k.cut()
-		_ = k.conn.Close()
+		_ = k.conn.Close() // ends the stream, too
 		k.conn, k.stream = nil, nil
 	}
 }

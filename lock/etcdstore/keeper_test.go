@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // A keepalive does not count if another member has answered it, or a read, as happens behind a
@@ -79,6 +83,38 @@ func TestRenewalsShareAStream(t *testing.T) {
 		k.cut()
 		return keep()
 	})
+}
+
+// A keepalive of an etcd lease that has ended renews no hold, though the store has not noticed the end and the record
+// is there, as another store has a part in it.
+func TestRenewalByAnEndedLease(t *testing.T) {
+	t.Parallel()
+	other := open(t)
+	blind := grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, called string, streamer grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		if called == pb.Watch_Watch_FullMethodName {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return streamer(ctx, d, conn, called, options...)
+	})
+	s := openOn(t, common(t).dial(t, blind), strings.TrimSuffix(other.keys.prefix, "//"))
+	read := func(owner string) *driver.Hold {
+		return &driver.Hold{Kind: driver.KindRead, Name: "a", Owner: owner, Count: 1, TTL: time.Hour}
+	}
+	acquire(t, other, read("you:1"))
+	acquire(t, s, read("me:1"))
+	renew := func() (of renewal.Outcome) {
+		repeated(t, func() error {
+			items := []renewal.Item{{Key: "a", Owner: "me:1", Ref: driver.KindRead, TTL: time.Hour}}
+			s.Renew(t.Context(), items)
+			of = items[0].Outcome
+			return items[0].Err
+		})
+		return of
+	}
+	require.Equal(t, renewal.Renewed, renew())
+	revoke(t, other, leaseOf(t, other, "a", "me:1"))
+	require.Equal(t, renewal.Gone, renew())
 }
 
 // A member that has lost its leader ends the stream, so that the next renewal is sent to another member at once:

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxShared is how many holds share an etcd lease.
+	// maxShared is how many holds share an etcd lease, besides those that are requested at once.
 	maxShared = 512
 	// grantTimeout bounds the grant of an etcd lease, for which several requests may wait. Those that
 	// have time left have another one made.
@@ -193,7 +193,7 @@ func (p *leases) grant(ctx context.Context, of class) (*lease, error) {
 		})
 	}
 	p.s.background(func(ctx context.Context) {
-		if p.s.awaitDeletion(ctx, l.key, put.Header.Revision+1, nil) {
+		if p.s.awaitDeletion(ctx, l.key, nil) {
 			p.ended(l)
 		}
 	})
@@ -218,9 +218,6 @@ func (p *leases) ended(l *lease) {
 	}
 	l.dead = true
 	delete(p.all, l.id)
-	if p.current[l.class] == l {
-		delete(p.current, l.class)
-	}
 	for h := range l.holds {
 		if p.of[h] == l {
 			delete(p.of, h)
@@ -336,13 +333,11 @@ func (p *leases) guards(all []*lease) []int64 {
 	return revisions
 }
 
-// bumped records that the leases' keys were written at a revision.
-func (p *leases) bumped(all []*lease, revision int64) {
+// bumped records that a lease's key was written at a revision.
+func (p *leases) bumped(l *lease, revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range all {
-		l.guard = max(l.guard, revision)
-	}
+	l.guard = max(l.guard, revision)
 }
 
 // doubt records that a step for a hold that was requested at an instant may still be applied, by these

@@ -153,4 +153,5 @@ func TestEndOfALeaseIsOneAlarm(t *testing.T) {
 		s.leases.ended(l)
 	}
 	require.Equal(t, 1, alarms)
+	assert.False(t, s.leases.has(hold{"a", "me:1"}), "nothing is left of its holds")
 }

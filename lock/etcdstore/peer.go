@@ -65,7 +65,7 @@ func (s *Store) watchPeers(w *work) {
 				p.seen = s.clock()
 			}
 			s.running.Go(func() {
-				if s.awaitDeletion(ctx, s.keys.lease(id), w.revision+1, began) {
+				if s.awaitDeletion(ctx, s.keys.lease(id), began) {
 					s.peerEnded(id)
 				}
 			})

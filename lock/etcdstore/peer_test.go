@@ -124,6 +124,56 @@ func TestWatchOfAnEndedLeaseIsStopped(t *testing.T) {
 	revoke(t, holder, id)
 	eventually(t, "the waiter is notified", func() bool { return len(notices) > 0 })
 	assert.True(t, stopped.Load())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	assert.NotContains(t, s.peers, id)
+}
+
+// A waiter whose store loses the etcd lease by which it waits, as another client revokes it, has no place in the
+// queue any more: it is woken, and has another one by its next request.
+func TestWaiterWithoutItsLease(t *testing.T) {
+	t.Parallel()
+	holder := open(t)
+	s := beside(t, holder)
+	h := request("00000001-0000-4000-8000-000000000000:1", time.Hour)
+	acquire(t, holder, h)
+	waiter := request("00000002-0000-4000-8000-000000000000:1", time.Hour)
+	waiter.Queue.Subscribed = true
+	notices := make(chan driver.Notice, 1000)
+	sub := subscribe(t, s, waiter, func(n driver.Notice) { notices <- n })
+	defer sub.Close()
+	require.Equal(t, driver.Refused, asks(t, s, waiter).Verdict)
+	s.mu.Lock()
+	waiting := s.waiting
+	s.mu.Unlock()
+	revoke(t, holder, waiting)
+	eventually(t, "the waiter is woken", func() bool { return len(notices) > 0 })
+	require.Equal(t, driver.Refused, asks(t, s, waiter).Verdict)
+	h.Count = 0
+	release(t, holder, h)
+	eventually(t, "the release has granted the lock to the waiter", func() bool {
+		info := answered(t, func() (driver.Info, error) { return holder.Inspect(t.Context(), "a", driver.KindMutex) })
+		return len(info.Holders) == 1 && info.Holders[0].Owner == waiter.Owner
+	})
+	acquire(t, s, waiter)
+}
+
+// Nothing is left of the last subscription to a topic.
+func TestWatchesEndWithTheLastSubscription(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	watches := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.watches)
+	}
+	first := subscribe(t, s, request("me:1", time.Hour), func(driver.Notice) {})
+	second := subscribe(t, s, request("me:1", time.Hour), func(driver.Notice) {})
+	all := watches()
+	first.Close()
+	assert.Equal(t, all, watches())
+	second.Close()
+	assert.Zero(t, watches())
 }
 
 // A store that waits for a lock which many others have in turn watches the leases of some of them.

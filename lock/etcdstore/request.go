@@ -34,11 +34,13 @@ const (
 	leaderPause = 5 * time.Millisecond
 )
 
-// somewhere sends a request until a member accepts it, see elsewhere. The last one may end with its time alone:
-// its error has the text of the refusal before, and not its class, as that request may have been applied.
-func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err error) {
+// somewhere sends a request until a member accepts it, see elsewhere: one without a leader refuses it at once. The
+// last one may end with its time alone: its error has the text of the refusal before, and not its class, as that
+// request may have been applied.
+func somewhere[T any](ctx context.Context, send func(context.Context) (T, error)) (reply T, err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	for refusal := error(nil); ; backoff.Sleep(ctx, leaderPause) {
-		reply, err = send()
+		reply, err = send(ctx)
 		switch {
 		case elsewhere(err) && ctx.Err() == nil:
 			refusal = err
@@ -52,25 +54,27 @@ func somewhere[T any](ctx context.Context, send func() (T, error)) (reply T, err
 
 // transact makes a transaction.
 func (e *etcd) transact(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	return somewhere(ctx, func() (*clientv3.TxnResponse, error) {
+	return somewhere(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return e.client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
 	})
 }
 
 // get reads keys.
 func (e *etcd) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return somewhere(ctx, func() (*clientv3.GetResponse, error) { return e.client.Get(ctx, key, options...) })
+	return somewhere(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return e.client.Get(ctx, key, options...) })
 }
 
 // put stores a key.
 func (e *etcd) put(ctx context.Context, key, value string, l clientv3.LeaseID) (*clientv3.PutResponse, error) {
-	return somewhere(ctx, func() (*clientv3.PutResponse, error) { return e.client.Put(ctx, key, value, clientv3.WithLease(l)) })
+	return somewhere(ctx, func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return e.client.Put(ctx, key, value, clientv3.WithLease(l))
+	})
 }
 
 // grant has an etcd lease granted, for a TTL rounded up.
 func (e *etcd) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	return somewhere(ctx, func() (*clientv3.LeaseGrantResponse, error) { return e.client.Grant(ctx, seconds) })
+	return somewhere(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { return e.client.Grant(ctx, seconds) })
 }
 
 // read reads the record of a name.
@@ -128,10 +132,9 @@ func (s *Store) begin(ctx context.Context) error {
 	return nil
 }
 
-// bound returns a context that ends with the store, too. With it a member without a leader refuses
-// requests at once.
+// bound returns a context that ends with the store, too.
 func (s *Store) bound(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
 	return ctx, func() {
 		stop()

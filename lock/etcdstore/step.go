@@ -69,7 +69,6 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (*
 				if h.owner != "" && !(decided(err) && s.leases.has(h)) { // a renewal finds out by which lease
 					s.leases.doubt(h, w.uses, at)
 				}
-				s.forget(name)
 				return nil, failed(err)
 			} else if t.read {
 				v, read = t.version, true
@@ -91,7 +90,6 @@ func (s *Store) step(ctx context.Context, name string, h hold, change change) (*
 					break
 				}
 			}
-			clear(life) // leases may have ended meanwhile
 			since = s.clock()
 			v, err = s.read(ctx, name)
 		}

@@ -88,7 +88,7 @@ func New(client *clientv3.Client, c Config) (*Store, error) {
 		watches: make(map[string]*watch), peers: make(map[clientv3.LeaseID]*peer), waits: make(map[clientv3.LeaseID]bool),
 		onLoss: make(map[*func()]bool), grants: make(map[string]time.Time),
 	}
-	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(client.Ctx()))
+	s.ctx, s.end = context.WithCancelCause(client.Ctx())
 	s.anew, s.endWatches = context.WithCancel(context.Background())
 	s.leases, s.keeper = newLeases(s), newKeeper(client, func() time.Duration { return s.clock() }, keys.epoch(), s.sawEpoch)
 	return s, nil
@@ -275,12 +275,6 @@ func (s *Store) remember(name string, v version) {
 		}
 	}
 	s.cache[name] = v
-}
-
-func (s *Store) forget(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.cache, name)
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

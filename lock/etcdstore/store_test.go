@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/leasewheel/leasewheel/lock"
@@ -393,6 +394,10 @@ func TestEndedLeaseHasNoHolds(t *testing.T) {
 			require.NoError(t, items[0].Err)
 			return items[0].Outcome == renewal.Renewed
 		},
+		func() bool {
+			info := answered(t, func() (driver.Info, error) { return s.Inspect(t.Context(), "a", driver.KindRead) })
+			return len(info.Holders) != 1
+		},
 	} {
 		acquire(t, s, read("me:1", 1))
 		id := leaseOf(t, s, "a", "me:1")
@@ -707,6 +712,9 @@ func TestKeysEnd(t *testing.T) {
 		return keys
 	}
 	assert.Equal(t, []string{"epoch", "lock/rw"}, endless(), "two stores have a part in one")
+	other.mu.Lock()
+	assert.True(t, other.sweeping, "it has written that one")
+	other.mu.Unlock()
 	for _, s := range []*Store{s, other} {
 		revokeAll(t, s)
 	}
@@ -805,9 +813,10 @@ func TestKeysWithoutLeases(t *testing.T) {
 		return err
 	})
 	require.Equal(t, driver.Refused, a.Verdict, "broken promise: one owner holds a mutex")
-	there, _, err := other.there(t.Context(), s.keys.lease(leaseOf(t, s, "a", "me:1")))
-	require.NoError(t, err)
-	assert.True(t, there)
+	response := answered(t, func() (*clientv3.GetResponse, error) {
+		return other.get(t.Context(), s.keys.lease(leaseOf(t, s, "a", "me:1")))
+	})
+	assert.True(t, living(response.Kvs))
 }
 
 // A record may be written as a sweep looks for it: another one follows.
@@ -880,6 +889,7 @@ func TestReleasePreventsWhatIsUnderWay(t *testing.T) {
 
 	held := release(t, s, &driver.Hold{Kind: driver.KindMutex, Name: "a", Owner: "late:1"})
 	assert.False(t, held)
+	assert.Empty(t, s.leases.doubtful(hold{h.Name, h.Owner}), "renewals of others would move to another lease")
 	v = answered(t, func() (version, error) { return s.read(t.Context(), h.Name) })
 	response, err := s.client.Txn(context.Background()).If(
 		clientv3.Compare(clientv3.ModRevision(s.keys.lock(h.Name)), "=", v.revision), // as if it had not changed
@@ -913,10 +923,47 @@ func TestLearner(t *testing.T) {
 		acquire(t, s, mine)
 		s.Renew(t.Context(), items)
 		require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
+		_, err := s.Inspect(t.Context(), mine.Name, mine.Kind)
+		require.NoError(t, err)
 		free := *mine
 		free.Count = 0
 		release(t, s, &free)
 	}
+}
+
+// Each request needs a leader: a member without one refuses it at once, and another one answers, rather than after
+// the seconds for which the member waits for a leader.
+func TestRequestsNeedALeader(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	sent, without := make(map[string]bool), make(map[string]bool)
+	note := func(ctx context.Context, called string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		md, _ := metadata.FromOutgoingContext(ctx)
+		mu.Lock()
+		sent[called] = true
+		if len(md[rpctypes.MetadataRequireLeaderKey]) == 0 {
+			without[fmt.Sprint(called, " ", request)] = true
+		}
+		mu.Unlock()
+		return invoke(ctx, called, request, reply, conn, options...)
+	}
+	s := openOn(t, common(t).dial(t, grpc.WithChainUnaryInterceptor(note)), fmt.Sprintf("test/%d", prefixes.Add(1)))
+	h := request("me:1", time.Hour)
+	sub := subscribe(t, s, h, func(driver.Notice) {})
+	acquire(t, s, h)
+	s.Renew(t.Context(), []renewal.Item{{Key: h.Name, Owner: h.Owner, Ref: h.Kind, TTL: h.TTL}})
+	answered(t, func() (driver.Info, error) { return s.Inspect(t.Context(), h.Name, h.Kind) })
+	answered(t, func() (any, error) { return nil, s.Announce(t.Context(), driver.Client{ID: "me"}, time.Hour) })
+	for _, err := range s.List(t.Context(), "", func(string) bool { return true }) {
+		assert.NoError(t, err)
+	}
+	sub.Close()
+	answered(t, func() (driver.Info, error) { return s.ForceRelease(t.Context(), h.Name) })
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Subset(t, sent, map[string]bool{pb.KV_Range_FullMethodName: true, pb.KV_Txn_FullMethodName: true, pb.KV_Put_FullMethodName: true,
+		pb.Lease_LeaseGrant_FullMethodName: true, pb.Lease_LeaseTimeToLive_FullMethodName: true})
+	assert.Empty(t, without)
 }
 
 // So it is if the store could not write that the waiter has gone, whose process goes on: a waiter of etcd knows no

@@ -199,7 +199,7 @@ func (s *Store) unwatch(key string) {
 func (s *Store) run(ctx context.Context, w *watch, key string) {
 	ready := false
 	for failures := 0; ctx.Err() == nil; failures++ {
-		err := s.watchOnce(ctx, key, 0, func(r clientv3.WatchResponse) bool {
+		err := s.watchOnce(ctx, key, func(r clientv3.WatchResponse) bool {
 			gap := r.Created && ready
 			failures = 0
 			if !ready {

@@ -62,14 +62,9 @@ func (s *Store) commit(ctx context.Context, w *work, read bool) (t transaction, 
 		t.sent = !refused(err)
 		return t, err
 	case response.Succeeded:
-		s.leases.bumped(w.bump, response.Header.Revision)
 		if changed {
 			w.revision, w.value = response.Header.Revision, value
-			if response.Responses[len(ops)-1].GetResponseDeleteRange() != nil {
-				s.forget(w.name)
-			} else {
-				s.remember(w.name, w.version)
-			}
+			s.remember(w.name, w.version)
 		}
 		return transaction{done: true}, nil
 	}
@@ -92,7 +87,7 @@ func (s *Store) refute(ctx context.Context, w *work, responses []*pb.ResponseOp)
 		case !living(kvs):
 			s.leases.ended(w.uses[i-2])
 		default:
-			s.leases.bumped(w.uses[i-2:i-1], kvs[0].ModRevision)
+			s.leases.bumped(w.uses[i-2], kvs[0].ModRevision)
 		}
 	}
 	return t, err

@@ -41,7 +41,7 @@ func newStream(number int) *stream {
 // A stream of etcd's client (3.7.3) that refuses two watches at once may end without the second one, whose
 // Watch then returns with its context only, and the client's Close never. So watches begin one by one, as the
 // client sends them.
-func (e *etcd) watchOnce(ctx context.Context, key string, from int64, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
+func (e *etcd) watchOnce(ctx context.Context, key string, next func(clientv3.WatchResponse) bool, options ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	e.mu.Lock()
@@ -49,7 +49,7 @@ func (e *etcd) watchOnce(ctx context.Context, key string, from int64, next func(
 	e.mu.Unlock()
 	defer context.AfterFunc(anew, cancel)()
 	ctx = metadata.AppendToOutgoingContext(ctx, streamKey, strconv.Itoa(stream.number))
-	options = append(options, clientv3.WithCreatedNotify(), clientv3.WithRev(from))
+	options = append(options, clientv3.WithCreatedNotify())
 	select {
 	case stream.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -78,15 +78,18 @@ func (e *etcd) leave(of *stream) {
 	}
 }
 
-// awaitDeletion waits until a key is gone that was there at a revision.
-// began, if any, is called once the key is watched that is there.
-func (e *etcd) awaitDeletion(ctx context.Context, key string, from int64, began func()) (gone bool) {
+// awaitDeletion waits until a key is gone that was there. began, if any, is called once the key is watched that is
+// there.
+func (e *etcd) awaitDeletion(ctx context.Context, key string, began func()) (gone bool) {
 	for failures := 0; ctx.Err() == nil; failures++ {
-		e.watchOnce(ctx, key, from, func(r clientv3.WatchResponse) bool { //nolint:errcheck // it is begun again
-			if r.Created { // what was deleted before from is not reported
+		e.watchOnce(ctx, key, func(r clientv3.WatchResponse) bool { //nolint:errcheck // it is begun again
+			if r.Created { // what was deleted before is not reported
 				failures = 0
-				there, _, err := e.there(ctx, key)
-				if gone = err == nil && !there; err == nil && there && began != nil {
+				response, err := e.get(ctx, key)
+				if err != nil {
+					return false
+				}
+				if gone = !living(response.Kvs); !gone && began != nil {
 					began()
 				}
 			}
@@ -97,18 +100,6 @@ func (e *etcd) awaitDeletion(ctx context.Context, key string, from int64, began 
 			return true
 		}
 		backoff.Sleep(ctx, backoff.Pause(failures, watchPause, mostWatchPause))
-		if _, revision, err := e.there(ctx, key); err == nil {
-			from = revision + 1
-		}
 	}
 	return false
-}
-
-// there reports whether the key of a lease is there, and at which revision.
-func (e *etcd) there(ctx context.Context, key string) (there bool, revision int64, err error) {
-	response, err := e.get(ctx, key)
-	if err != nil {
-		return false, 0, err
-	}
-	return living(response.Kvs), response.Header.Revision, nil
 }

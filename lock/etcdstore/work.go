@@ -211,9 +211,7 @@ func (w *work) assign() {
 		}
 		of[owner] = o
 	}
-	if w.of = of; len(of) == 0 {
-		w.of = nil
-	}
+	w.of = of
 	// Of a queue that has left, each owner was the head in turn: more than a transaction may write.
 	w.topics = slices.DeleteFunc(w.topics, func(t machine.Topic) bool {
 		_, waits := of[t.Of]
@@ -302,8 +300,6 @@ func (w *work) operations(ctx context.Context, value []byte, changed bool) (ops 
 func (w *work) write(ids []clientv3.LeaseID, value string) clientv3.Op {
 	key := w.s.keys.lock(w.name)
 	switch {
-	case len(ids) == 0 && w.state.Token() == 0 && w.revision > 0:
-		return clientv3.OpDelete(key)
 	case len(ids) == 0:
 		return clientv3.OpPut(key, value, clientv3.WithLease(w.remains[0].id))
 	case len(ids) == 1:
