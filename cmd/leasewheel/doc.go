@@ -18,7 +18,7 @@ package main
 // cmd/leasewheel/internal/connect/folder_linux_test.go,
 // cmd/leasewheel/internal/connect/password_test.go,
 // cmd/leasewheel/internal/connect/certificate_test.go.
-// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465, 509, 510.
+// Planted: 148, 154, 235, 266, 280, 389, 390, 391, 393, 465, 509, 510, 597.
 //
 // Engines that are no Redis, by the scheme of a URL: cmd/leasewheel/internal/connect/engine.go,
 // cmd/leasewheel/engines/leasewheel-postgres/postgres.go and cmd/leasewheel/engines/leasewheel-etcd/etcd.go,

@@ -17,7 +17,7 @@
 // driver.Hold.Keep. A store that is closed leaves its locks to their TTLs, as on every store. A
 // process that is only stopped keeps its locks for their TTLs. Stopped in the middle of a
 // request, which takes some µs, it delays the other requests for that name: they fail at their
-// deadlines, without one after ten seconds, with an error that matches driver.ErrUnavailable.
+// deadlines, without one after a second, with an error that matches driver.ErrUnavailable.
 //
 // # What survives
 //
@@ -54,7 +54,7 @@ package filestore
 //
 // Requests: store.go, subscription.go, lock/internal/machine/requests.go; what they mean:
 // lock/internal/machine/doc.go; those for one name: lock/internal/machine/turns.go.
-// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316, 630.
+// Tests: suite_test.go, suite_real_test.go, store_test.go. Planted: 315, 316, 596, 630.
 //
 // What is stored: record.go, lock/internal/machine/code.go; how a write survives: file.go.
 // Tests: store_test.go, killed_test.go, lock/internal/machine/property_test.go. Planted: 227, 228, 380, 506.
@@ -64,7 +64,7 @@ package filestore
 // Tests: store_test.go, killed_test.go. Planted: 229, 303, 304, 359, 382, 383, 475, 479, 577, 582, 631, 633, 675.
 //
 // The folder, the time, what is removed: folder.go, clock.go, sweep.go.
-// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570, 632.
+// Tests: store_test.go. Planted: 196, 230, 297, 314, 388, 507, 530, 561, 570, 595, 632.
 //
 // The folder of the command: cmd/leasewheel/internal/connect/folder.go.
 // Tests: cmd/leasewheel/folder_linux_test.go.

@@ -42,8 +42,6 @@ const (
 	// user would keep every other process from the folder, or from a lock, for good.
 	modeOfFolders, modeOfFiles = 0o700, 0o600
 
-	// lockWait bounds the wait for a file of a request without a deadline.
-	lockWait = 10 * time.Second
 	// lockSpins is how often a busy file is tried before the wait sleeps: it is used for some µs.
 	lockSpins = 20
 	minPause  = 50 * time.Microsecond
@@ -65,7 +63,7 @@ var (
 func (d *folder) open(ctx context.Context, name string, create bool) (f *file, err error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, lockWait)
+		ctx, cancel = context.WithTimeout(ctx, driver.DefaultRequestTimeout)
 		defer cancel()
 	}
 	if err = over(ctx); err != nil {

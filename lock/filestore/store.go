@@ -61,7 +61,7 @@ var errClosed = errors.New("the store is closed")
 
 // New opens the locks in a folder, which it creates if need be. The folder must belong to this
 // user alone and be on a local file system. Its error matches [driver.ErrUnavailable] if another
-// process has kept a file of the folder locked for ten seconds.
+// process has kept a file of the folder locked for a second.
 func New(path string) (*Store, error) {
 	system, err := linux()
 	if err != nil {

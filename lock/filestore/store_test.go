@@ -572,10 +572,10 @@ func TestAStoppedProcess(t *testing.T) {
 		s, other := openIn(t, folder, system), openIn(t, folder, system)
 		stopped, err := other.open(t.Context(), fileOf(pathOfLocks, "a"), true)
 		require.NoError(t, err)
-		for _, limit := range []time.Duration{time.Second, 0, 2 * lockWait} {
+		for _, limit := range []time.Duration{time.Second / 2, 0, 2 * driver.DefaultRequestTimeout} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			if limit == 0 {
-				ctx, limit = t.Context(), lockWait
+				ctx, limit = t.Context(), driver.DefaultRequestTimeout
 			}
 			begin := time.Now()
 			_, err = s.Acquire(ctx, hold(driver.KindMutex, "a", "me:1"))
@@ -968,7 +968,8 @@ func TestPresenceOfADeletedPipe(t *testing.T) {
 	require.Equal(t, present, other.peers.look(s.id))
 }
 
-// A store that cannot be opened, as another process has kept the clock locked, may be later.
+// A store that cannot be opened, as another process has kept the clock locked, may be later: that is found in
+// the time of a request.
 func TestAClockThatIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, system := t.TempDir()+"/locks", bubbled("bubble", newMailboxes())
@@ -977,9 +978,11 @@ func TestAClockThatIsLocked(t *testing.T) {
 		require.NoError(t, err)
 		defer clock.Close()
 		require.NoError(t, unix.Flock(int(clock.Fd()), unix.LOCK_EX))
+		begin := time.Now()
 		_, err = open(folder, system)
 		require.ErrorIs(t, err, errBusy)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(begin), driver.DefaultRequestTimeout+maxPause)
 	})
 }
 

@@ -157,7 +157,7 @@ func Held(ctx context.Context, prefix string, wanted func(string) bool, all func
 			}
 			info, err := inspect(ctx, name, driver.KindMutex)
 			if err != nil {
-				if !yield(driver.Info{}, fmt.Errorf("list: %w", err)) || ctx.Err() != nil {
+				if !yield(driver.Info{}, fmt.Errorf("lock %q: %w", name, err)) || ctx.Err() != nil {
 					return
 				}
 				continue

@@ -13,7 +13,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock/internal/machine"
 )
 
-// A name that cannot be read does not hide those behind it, unless the context has ended.
+// A name that cannot be read is in the error, and does not hide those behind it, unless the context has ended.
 func TestListGoesOnAfterAnError(t *testing.T) {
 	t.Parallel()
 	damaged := errors.New("damaged")
@@ -37,10 +37,10 @@ func TestListGoesOnAfterAnError(t *testing.T) {
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	list := func() (names []string, failed int) {
+	list := func() (names, failed []string) {
 		for info, err := range requests.List(ctx, "", func(string) bool { return true }) {
 			if err != nil {
-				failed++
+				failed = append(failed, err.Error())
 			} else {
 				names = append(names, info.Name)
 			}
@@ -49,9 +49,9 @@ func TestListGoesOnAfterAnError(t *testing.T) {
 	}
 	names, failed := list()
 	assert.Equal(t, []string{"a", "c"}, names)
-	assert.Equal(t, 1, failed)
+	assert.Equal(t, []string{`lock "b": damaged`}, failed)
 	cancel()
 	names, failed = list()
 	assert.Empty(t, names)
-	assert.Equal(t, 1, failed)
+	assert.Equal(t, []string{`lock "a": context canceled`}, failed)
 }

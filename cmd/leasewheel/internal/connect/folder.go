@@ -98,7 +98,7 @@ func privateTmp(mounts string) (private bool) {
 // not the arguments but the state of the host that is to be corrected.
 func unusable(err error) error {
 	for _, state := range []error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, driver.ErrUnavailable,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EROFS, driver.ErrUnavailable,
 	} {
 		if errors.Is(err, state) {
 			return &exit.Error{Code: exit.Unavailable, Err: err}

@@ -12,12 +12,12 @@ import (
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
 
-// A script that gives up after 64 would not try again once the disk has room.
+// A script that gives up after 64 would not try again once the disk has room, or is writable.
 func TestFolderOnAFullDiskIsNoMistakeInTheArguments(t *testing.T) {
 	t.Parallel()
 	for cause, unavailable := range map[error]bool{
-		syscall.ENOSPC: true, syscall.EFBIG: true, syscall.EMFILE: true, syscall.EIO: true, driver.ErrUnavailable: true,
-		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EACCES: false, syscall.EROFS: false,
+		syscall.ENOSPC: true, syscall.EFBIG: true, syscall.EMFILE: true, syscall.EIO: true, syscall.EROFS: true, driver.ErrUnavailable: true,
+		syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EACCES: false,
 	} {
 		err := unusable(fmt.Errorf("filestore: the folder /srv/locks: %w", cause))
 		assert.ErrorIs(t, err, cause)
