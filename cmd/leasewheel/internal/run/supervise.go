@@ -174,9 +174,7 @@ func (s *supervisor) end(reason error, kill *time.Timer) {
 	switch s.action {
 	case lossTerm:
 		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGTERM to the command, SIGKILL in %v\n", s.lease.Name(), why, s.policy.grace)
-		s.sendAll(unix.SIGTERM)
-		s.sendAll(unix.SIGCONT) // a stopped process takes no SIGTERM
-		s.halted = false
+		s.terminate(unix.SIGTERM, s.sendAll)
 		kill.Reset(s.policy.grace)
 	case lossKill:
 		fmt.Fprintf(s.stderr, "leasewheel: lock %q: %s; sending SIGKILL to the command\n", s.lease.Name(), why)
@@ -232,8 +230,19 @@ func (s *supervisor) pass(sig syscall.Signal) {
 		s.resume()
 	default:
 		s.say("passing on %v", unix.SignalName(sig))
-		s.send(sig)
+		if sig == unix.SIGTERM || sig == unix.SIGHUP {
+			s.terminate(sig, s.send)
+		} else {
+			s.send(sig)
+		}
 	}
+}
+
+// terminate sends SIGTERM or SIGHUP, and SIGCONT as systemd does: a stopped process takes no other.
+func (s *supervisor) terminate(sig syscall.Signal, send func(syscall.Signal)) {
+	send(sig)
+	send(unix.SIGCONT)
+	s.halted = false
 }
 
 // stopped handles a stop of the command that the terminal or we have caused. Any other

@@ -244,6 +244,32 @@ func TestSuperviseSuspended(t *testing.T) {
 	}
 }
 
+// A stopped command takes a signal that ends it only once it is continued. Others leave it stopped.
+func TestSignalsToAStoppedCommand(t *testing.T) {
+	t.Parallel()
+	for sig, received := range map[os.Signal]string{
+		unix.SIGTERM: "SIGSTOP +0s, SIGTERM +0s, SIGCONT +0s",
+		unix.SIGHUP:  "SIGSTOP +0s, SIGHUP +0s, SIGCONT +0s",
+		unix.SIGINT:  "SIGSTOP +0s, SIGINT +0s",
+		unix.SIGUSR1: "SIGSTOP +0s, SIGUSR1 +0s",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := locktest.Start(t)
+			lease, err := server.Locker(t, lock.Config{}).Mutex("job").Lock(t.Context())
+			require.NoError(t, err)
+			command, signals := newGroup(true), make(chan os.Signal, 1)
+			require.NoError(t, command.take(-command.pid, unix.SIGSTOP))
+			command.report(unix.WaitStatus(unix.SIGSTOP<<8 | 0x7f))
+			signals <- sig
+			time.AfterFunc(time.Minute, func() { command.end(unix.WaitStatus(unix.SIGKILL)) })
+			s := supervisor{child: command.child, lease: lease, signals: signals, stderr: io.Discard, say: func(string, ...any) {}, policy: lossPolicy{action: lossTerm}}
+			_, ending := s.supervise()
+			require.NoError(t, ending)
+			assert.Equal(t, received, strings.Join(command.received, ", "))
+		})
+	}
+}
+
 // A guard that ends before its first report is a failed start, and not waited for.
 func TestGuardThatEndsAtOnce(t *testing.T) {
 	command, err := startChild(childSpec{path: "/bin/true", argv: []string{"true"}})
