@@ -9,7 +9,7 @@ package main
 // cmd/leasewheel/internal/run/messages.go.
 // Tests: run_test.go, run_kind_test.go, run_loss_test.go, run_signal_test.go, run_signal_real_test.go, child_linux_test.go,
 // cmd/leasewheel/internal/run/supervise_linux_test.go, cmd/leasewheel/internal/run/guard_linux_test.go.
-// Planted: 41, 150, 273, 283, 318, 321, 460, 461, 462, 463, 464, 508, 537.
+// Planted: 41, 150, 273, 283, 318, 321, 460, 461, 462, 463, 464, 508, 537, 599.
 //
 // Servers, and the passwords for them: cmd/leasewheel/internal/connect/server.go,
 // cmd/leasewheel/internal/connect/credentials.go, cmd/leasewheel/internal/connect/line_unix.go;

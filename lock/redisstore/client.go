@@ -233,6 +233,8 @@ func refuse(rawURL, mode string) error {
 		return badURL(unparsed)
 	case mode == "cluster" && strings.Trim(u.Path, "/0") != "":
 		return badURL("a cluster's client has no database but 0")
+	case strings.HasPrefix(options.Get("db"), "-"), u.Scheme != "unix" && strings.HasPrefix(u.Path, "/-"):
+		return badURL("its database is below 0, for which go-redis uses 0")
 	case u.Scheme == "unix" && u.Host != "":
 		return badURL("the path of its socket does not begin with a slash")
 	case strings.ContainsAny(u.Hostname(), "&=,"):
