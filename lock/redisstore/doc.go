@@ -169,7 +169,7 @@ package redisstore
 //
 // Errors of the server, URLs: internal/fault/fault.go, errors.go, client.go, handshake.go.
 // Tests: faults_test.go, failover_test.go, version_test.go, client_test.go, handshake_test.go.
-// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 428, 429, 505, 542, 610.
+// Planted: 43, 52, 98, 279, 302, 305, 306, 317, 320, 337, 338, 339, 353, 385, 409, 420, 428, 429, 505, 542, 598, 610.
 //
 // Differences of newer servers and Valkey: internal/lua/publish.lua believable(),
 // internal/check/serverinfo.go serverInfo.product(), lock/locktest/redistest/cluster.go
