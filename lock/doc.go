@@ -158,7 +158,7 @@ package lock
 // lock/redisstore/internal/lua/fair_release.lua.
 // Tests: lock/redisstore/fair_test.go, lock/redisstore/fair_keep_test.go, lock/redisstore/fair_mixed_test.go, lock/redisstore/bounds_test.go,
 // fair_test.go.
-// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310, 335, 423, 478, 544, 545, 567, 590.
+// Planted: 14, 15, 169, 170, 171, 172, 173, 290, 310, 335, 423, 478, 544, 545, 567, 590, 600.
 //
 // Read-write locks: readwrite.go, lock/redisstore/readwrite.go,
 // lock/redisstore/internal/lua/readwrite.lua.

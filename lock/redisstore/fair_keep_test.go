@@ -104,7 +104,7 @@ func TestKeptPlacesAreThoseOfRequests(t *testing.T) {
 }
 
 // Waiters of which a process is known to have died are skipped by a release, also if another
-// request has kept their places.
+// request has kept their places, or shortened them after a step back of the clock.
 func TestKeptPlaceWithoutASubscriptionIsSkipped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Config{})
@@ -119,6 +119,9 @@ func TestKeptPlaceWithoutASubscriptionIsSkipped(t *testing.T) {
 	asks(t, dying, dead)
 	asks(t, store, next)
 	assert.Equal(t, []string{dead.Owner}, keepPlaces(t, store, dead.Owner, next.Owner))
+	ahead := admin.ZIncrBy(t.Context(), fairPlaces, float64(time.Hour.Milliseconds()), dead.Owner).Val()
+	asks(t, store, next)
+	require.Less(t, admin.ZScore(t.Context(), fairPlaces, dead.Owner).Val(), ahead-float64(time.Minute.Milliseconds()))
 	sub.Close()
 	awaitChannels(t, admin, 0)
 	_, err = store.Release(t.Context(), &driver.Hold{Kind: driver.KindFair, Name: "orders", Owner: golf + ":1"})
