@@ -48,11 +48,8 @@ if requests > 1 or not ARGV[6] then
     local ttl, owner, proposed, before = args[4 * i - 1], args[4 * i], args[4 * i + 1], args[4 * i + 2]
     if before and microsLeft < tonumber(before) then return 'late' end
     if (not free or granted[lock]) and call('exists', lock, queue) ~= 0 then return 'apart' end
-    local token = now
-    if proposed ~= '0' then
-      local ahead = proposed - now
-      if ahead > 0 and ahead <= 1000000 then token = now + ahead end
-    end
+    local token, ahead = now, proposed - now
+    if ahead > 0 and ahead <= 1000000 then token = now + ahead end
     token = token - token % 16
     local low = token % 100000000
     local digits, text = string.format('%d%08d', (token - low) / 100000000, low), nil -- see decimal
