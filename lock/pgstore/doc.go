@@ -111,7 +111,7 @@ package pgstore
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
-// Planted: 221, 246, 259, 476, 532, 591, 592, 593, 594, 652, 679.
+// Planted: 221, 246, 259, 476, 532, 591, 592, 593, 594, 652, 679, 680.
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
