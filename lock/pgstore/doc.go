@@ -120,7 +120,7 @@ package pgstore
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go, settings_test.go; make chaos-postgres.
-// Planted: 240, 241, 245, 277, 357, 370, 384, 491, 528, 531, 676, 677.
+// Planted: 240, 241, 245, 277, 357, 370, 384, 491, 528, 531, 676, 677, 681.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
 // failover_test.go, settings_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401, 533.
