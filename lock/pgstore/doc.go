@@ -111,16 +111,16 @@ package pgstore
 // What the functions do, and the tables: schema.sql, statements.go, schema.go; a new version of
 // the schema is a number in schema.go. Mutexes and fair locks without a queue: mutex.go, renew.go.
 // Tests: differential_test.go, suite_real_test.go, schema_test.go, searchpath_test.go, faults_test.go.
-// Planted: 221, 246, 259, 476, 532, 591, 592, 593, 594, 652.
+// Planted: 221, 246, 259, 476, 532, 591, 592, 593, 594, 652, 679, 680.
 //
 // The machine on a row: step.go, row.go, inspect.go, lock/internal/machine/apart.go; what all
 // kinds mean: lock/internal/machine/doc.go.
-// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371, 430, 583, 650, 651.
+// Tests: differential_test.go, suite_real_test.go, turn_test.go, faults_test.go, failover_test.go. Planted: 276, 340, 356, 371, 430, 583, 650, 651, 678.
 //
 // How requests are sent: row.go Store.query(), pool.go; deadlines by the server's clock: clock.go; errors:
 // errors.go.
 // Tests: faults_test.go, errors_test.go, pool_test.go, failover_test.go, bouncer_test.go, settings_test.go; make chaos-postgres.
-// Planted: 240, 241, 245, 277, 357, 370, 384, 491, 528, 531.
+// Planted: 240, 241, 245, 277, 357, 370, 384, 491, 528, 531, 676, 677, 681.
 //
 // Subscriptions: listener.go. Tests: faults_test.go, bouncer_test.go, schema_test.go, suite_real_test.go,
 // failover_test.go, settings_test.go. Planted: 244, 258, 341, 342, 345, 362, 379, 392, 400, 401, 533.

@@ -76,12 +76,12 @@ func answerOf(err error, sent bool) error {
 		return err
 	case refusal.Code == "LW001":
 		return errLate
-	case passing(refusal.Code):
+	case passing(refusal.Code), sent && !rolledBack(refusal): // whether it is done is unknown
 		err = fmt.Errorf("pgstore: %w: %w", driver.ErrUnavailable, err)
 	default:
 		err = fmt.Errorf("pgstore: %w", err)
 	}
-	if a := advice(refusal.Code); a != "" && refusal.Severity != "FATAL" { // PgBouncer ends connections by 08P01 for any cause
+	if a := advice(refusal.Code); a != "" && (refusal.Severity != "FATAL" || refusal.Code == "53300") { // PgBouncer ends connections by 08P01 for any cause
 		err = fmt.Errorf("%w: %s", err, a)
 	}
 	if rolledBack(refusal) || !sent {
@@ -100,7 +100,7 @@ func rolledBack(refusal *pgconn.PgError) bool {
 // passing reports whether a refusal may pass by itself.
 func passing(code string) bool {
 	switch code {
-	case "25006", "55P03", "25P04", // a standby, or a read-only transaction; lock_timeout; transaction_timeout
+	case "25006", "55P03", // a standby, or a read-only transaction; lock_timeout
 		"54000": // the queue of notifications is full: a session that listens keeps a transaction open
 		return true
 	}
@@ -149,6 +149,8 @@ func advice(code string) string {
 		return "run the statements of pgstore.Grants, or of leasewheel-postgres sql --role"
 	case "53100": // as of "could not access status of transaction 0"
 		return "the disk of the server is full"
+	case "53300":
+		return "lower the MaxConns of the pools, or raise max_connections or the role's CONNECTION LIMIT"
 	case "P0002":
 		return "a trigger, a rule or row-level security keeps rows of the schema from being written: drop it"
 	case "25006", "0A000": // no table without a log is read there

@@ -21,13 +21,14 @@ func TestMeaningOfRefusals(t *testing.T) {
 		notDone, unavailable        bool
 	}{
 		{"FATALE", "FATAL", "57P01", false, true},
-		{"FATAL", "", "57P01", false, true}, // of a proxy
-		{"PANIQUE", "PANIC", "XX000", false, false},
+		{"FATAL", "", "57P01", false, true},        // of a proxy
+		{"PANIQUE", "PANIC", "58030", false, true}, // the server ends all connections, and starts again
 		{"ERROR", "ERROR", "08P01", false, true},
-		{"ERROR", "ERROR", "40003", false, false},
+		{"ERROR", "ERROR", "40003", false, true},
 		{"FEHLER", "ERROR", "40001", true, true},
 		{"ERROR", "ERROR", "55P03", true, true},
 		{"ERROR", "ERROR", "54000", true, true}, // the queue of notifications is full
+		{"FATAL", "FATAL", "25P03", false, true},
 		{"FATAL", "FATAL", "25P04", false, true},
 		{"ERROR", "ERROR", "42501", true, false},
 		{"ERROR", "ERROR", "LW001", true, true},

@@ -232,7 +232,7 @@ func TestNothingIsDecidedBesideAGrantUnderWay(t *testing.T) {
 	})
 }
 
-// An acquisition whose row is locked until after its deadline takes nothing, nor does one
+// An acquisition or renewal whose row is locked until after its deadline takes nothing, nor does one
 // meanwhile whose deadline is not known any more, since the clock was set back. A release that finds
 // nothing waits for an acquisition under way.
 func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
@@ -271,6 +271,26 @@ func TestDeadlineIsCheckedWithTheRow(t *testing.T) {
 		granted(t, store, other)
 		released(t, store, other)
 	}
+
+	long := hold(driver.KindMutex, "renewed", "client:1")
+	long.TTL = 24 * time.Hour // it lasts
+	granted(t, store, long)
+	tx := begin(t, admin)
+	_, err := tx.Exec(t.Context(), "SELECT FROM late.locks WHERE name = 'renewed' FOR UPDATE")
+	require.NoError(t, err)
+	items := []renewal.Item{{Ref: long.Kind, Key: long.Name, Owner: long.Owner, TTL: long.TTL}}
+	renewed := make(chan bool)
+	go func() {
+		defer close(renewed)
+		store.Renew(unhurried(t), items)
+	}()
+	blocked(t, s, "late", m)
+	stepClock(t, s, "late", time.Hour)
+	require.NoError(t, tx.Commit(t.Context()))
+	<-renewed
+	require.ErrorIs(t, items[0].Err, driver.ErrNotDone)
+	stepClock(t, s, "late", 0)
+	store.SetReading(time.Time{})
 
 	// stateOf is what a lock of an hour leaves in its row, which is released again.
 	stateOf := func(kind driver.Kind, name string) (state []byte) {

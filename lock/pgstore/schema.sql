@@ -224,7 +224,7 @@ BEGIN
 	ELSE
 		verdict := 1;
 		token := l.token;
-		IF mine IS NOT TRUE OR token = 0 THEN
+		IF mine IS NOT TRUE THEN
 			next := clock;
 			IF proposed > next AND proposed - next <= 1000000 THEN
 				next := proposed;
@@ -307,8 +307,7 @@ DECLARE
 BEGIN
 	WITH done AS (
 		UPDATE {schema}.locks l SET rev = txid_current(), ends = {schema}.clock() / 1000 + i.ttl,
-			over = CASE WHEN l.state IS NULL OR l.over IS NOT NULL
-				THEN greatest({schema}.clock() / 1000 + i.ttl, l.token / 1000, l.over) + 1 END
+			over = greatest({schema}.clock() / 1000 + i.ttl, l.token / 1000, l.over) + 1
 		FROM unnest(names, owners, ttls) WITH ORDINALITY AS i(name, owner, ttl, at)
 		WHERE l.name = i.name AND l.owner = i.owner
 			AND l.ends >= {schema}.clock() / 1000 AND {schema}.clock() <@ the_window

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
 	"github.com/leasewheel/leasewheel/lock/pgstore/pgtest"
@@ -118,6 +119,45 @@ func TestLockTimeoutOfARoleIsMended(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-released)
+}
+
+// lifting lifts a limit once a release was refused.
+type lifting struct {
+	*pgstore.Store
+	lift    func()
+	refused error
+}
+
+func (l *lifting) Release(ctx context.Context, h *driver.Hold) (bool, error) {
+	held, err := l.Store.Release(ctx, h)
+	if err != nil && l.refused == nil {
+		l.refused = err
+		l.lift()
+	}
+	return held, err
+}
+
+// A release that gets no connection, as the server has none left for the role, is repeated. Its error names what to change.
+func TestConnectionLimitOfARole(t *testing.T) {
+	t.Parallel()
+	const schema, user = "limited", "limited"
+	s := server(t)
+	migrate(t, s, schema)
+	as := role(t, s, user)
+	exec(t, s, pgstore.Grants(schema, user))
+	store := &lifting{Store: open(t, s, pgstore.Config{Schema: schema}, as, func(c *pgxpool.Config) {
+		c.AfterRelease = func(*pgx.Conn) bool { return false } // each request connects
+	}), lift: func() { exec(t, s, "ALTER ROLE limited CONNECTION LIMIT -1") }}
+	l, err := lock.New(store, patient)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.Close()) }()
+	lease, err := l.Mutex("a").Lock(t.Context())
+	require.NoError(t, err)
+	exec(t, s, "ALTER ROLE limited CONNECTION LIMIT 0")
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.ErrorIs(t, store.refused, driver.ErrUnavailable)
+	require.ErrorIs(t, store.refused, driver.ErrNotDone)
+	require.ErrorContains(t, store.refused, "raise max_connections")
 }
 
 // A pool that cancels requests on the server, in place of closing their connections, keeps those.

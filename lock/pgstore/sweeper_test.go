@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/pgstore"
+	"github.com/leasewheel/leasewheel/renewal"
 )
 
 // What has ended is removed, and nothing else. Tokens grow beyond it, also if the clock is set
@@ -28,11 +29,23 @@ func TestSweep(t *testing.T) {
 	const names = 2500 // more than two pages
 	exec(t, s, fmt.Sprintf(`SELECT swept.acquire('n' || i, 'client:1', 1, 1000, false, 0, 0, int8range(0, NULL)) FROM generate_series(1, %d) i`, names))
 	last := granted(t, store, hold(driver.KindMutex, "last", "client:1"))
+	lastWrite := granted(t, store, hold(driver.KindWrite, "last write", "client:1"))
 	long := hold(driver.KindMutex, "held", "client:1")
 	long.TTL = 24 * time.Hour
 	granted(t, store, long)
 	_, err := store.Count(unhurried(t), &driver.Count{Kind: driver.KindLatch, Name: "latch", Op: driver.CountCreate, N: 1, Request: "1", Keep: time.Second})
 	require.NoError(t, err)
+	// What is remembered of a count outlasts a lock of its name that is renewed.
+	for _, op := range []driver.CountOp{driver.CountCreate, driver.CountDelete} {
+		_, err := store.Count(unhurried(t), &driver.Count{Kind: driver.KindLatch, Name: "deleted", Op: op, N: 1, Request: fmt.Sprint(op), Keep: 24 * time.Hour})
+		require.NoError(t, err)
+	}
+	short := hold(driver.KindMutex, "deleted", "client:1")
+	short.TTL = time.Hour
+	granted(t, store, short)
+	items := []renewal.Item{{Ref: short.Kind, Key: short.Name, Owner: short.Owner, TTL: short.TTL}}
+	store.Renew(unhurried(t), items)
+	require.Equal(t, renewal.Renewed, items[0].Outcome, items[0].Err)
 	require.NoError(t, store.Announce(unhurried(t), driver.Client{ID: "client"}, time.Second))
 	exec(t, s, "INSERT INTO swept.waits VALUES ('n1', 0, '', 42)") // of a store that is gone
 	_, err = store.Subscribe(t.Context(), hold(driver.KindMutex, "n1", "client:1"), func(driver.Notice) {})
@@ -40,17 +53,18 @@ func TestSweep(t *testing.T) {
 
 	_, err = store.Sweep(t.Context(), time.Minute)
 	require.NoError(t, err)
-	assert.Equal(t, names+3, count("locks"), "what ended a moment ago stays for a while")
+	assert.Equal(t, names+5, count("locks"), "what ended a moment ago stays for a while")
 	stepClock(t, s, "swept", 3*time.Hour)
 	left, err := store.Sweep(t.Context(), time.Minute)
 	require.NoError(t, err)
 	assert.True(t, left)
-	assert.Equal(t, 2, count("locks"), "the lock that is held, and the latch")
+	assert.Equal(t, 3, count("locks"), "the lock that is held, the latch, and what is remembered")
 	assert.Zero(t, count("clients"))
 	assert.Equal(t, 2, count("waits"), "the topics of the living store")
 	stepClock(t, s, "swept", -3*time.Hour)
 	store.SetReading(time.Time{})
 	assert.Greater(t, granted(t, store, hold(driver.KindMutex, "last", "client:2")).Token, last.Token)
+	assert.Greater(t, granted(t, store, hold(driver.KindWrite, "last write", "client:2")).Token, lastWrite.Token)
 }
 
 // More stores than the server has room for locks have ended, as after an outage in which connections broke
