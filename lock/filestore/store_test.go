@@ -630,7 +630,7 @@ func TestRequestsForOneNameInOrder(t *testing.T) {
 		}
 		open := slices.DeleteFunc(openFiles(t), func(target string) bool { return !strings.HasSuffix(target, path) })
 		assert.Len(t, open, 2, "one of either store")
-		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		brief, cancel := context.WithTimeout(t.Context(), driver.DefaultRequestTimeout/2)
 		defer cancel()
 		_, err = s.Acquire(brief, hold(driver.KindMutex, "a", "me:1"))
 		require.ErrorIs(t, err, errQueued)
