@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -31,8 +33,33 @@ type acquisition struct {
 	begin, queued time.Time
 }
 
-// errWaited is the cause with which a limited wait ends.
-var errWaited = errors.New("lock: the wait limit has passed")
+// again takes the lock once more if own owns it. Otherwise it returns nil, and the acquisition
+// has a hold to request.
+func (m *Mutex) again(a *acquisition, own *ownership) (*Lease, error) {
+	if own != nil {
+		if lease, err := own.reacquire(*a); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	return nil, m.setHold(a)
+}
+
+// setHold creates the hold that the acquisition requests, which begins with it.
+func (m *Mutex) setHold(a *acquisition) error {
+	l := m.locker
+	if l.config.Observer.Acquired != nil {
+		a.begin = time.Now()
+	}
+	a.hold = l.newHold(m.kind, m.name, cmp.Or(m.options.TTL, l.config.TTL))
+	a.hold.Queue.Reserve = int64(m.options.Passes)
+	if a.wait && kinds[m.kind].places {
+		a.hold.Queue.Keep = placeTTL
+	}
+	if m.complete == nil {
+		return nil
+	}
+	return m.complete(a)
+}
 
 // newHold returns a hold with a unique owner.
 func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driver.Hold {
@@ -44,6 +71,34 @@ func (l *Locker) newHold(kind driver.Kind, name string, ttl time.Duration) *driv
 		TTL:   ttl,
 	}
 }
+
+// newOwner returns a new owner of so many permits, if the kind has such.
+func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
+	if kinds[kind].permitIDs {
+		return l.newPermitOwner(permits)
+	}
+	return l.nextID()
+}
+
+// nextID returns an id that no other request or owner has.
+func (l *Locker) nextID() string {
+	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
+}
+
+// limitWait ends the waiting after wait, and with the caller's context. The function releases
+// what that takes.
+func (a *acquisition) limitWait(wait time.Duration) context.CancelFunc {
+	a.waitCtx, a.wait = a.ctx, wait > 0
+	if !a.wait || wait >= forever {
+		return func() {}
+	}
+	waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
+	a.waitCtx = waitCtx
+	return cancel
+}
+
+// errWaited is the cause with which a limited wait ends.
+var errWaited = errors.New("lock: the wait limit has passed")
 
 // acquire acquires the hold, waiting for it if it may, and has the watchdog renew its
 // lease.
@@ -68,18 +123,84 @@ func (l *Locker) enter() bool {
 	return true
 }
 
-// ready returns an error if no request for a name should be sent.
-func (l *Locker) ready(ctx context.Context, name string) error {
-	if err := driver.ValidateName(name); err != nil {
-		return err
+// activity counts operations in progress, and can be waited for. Unlike a WaitGroup, the
+// count may rise from zero during a wait, which a context can end.
+type activity struct {
+	mu    sync.Mutex
+	count int           // guarded by mu
+	none  chan struct{} // guarded by mu; made by a waiter, closed when count is zero
+}
+
+func (a *activity) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count++
+}
+
+func (a *activity) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.count--; a.count == 0 && a.none != nil {
+		close(a.none)
+		a.none = nil
 	}
-	if err := context.Cause(l.closed); err != nil {
-		return err
+}
+
+// Go calls f in a goroutine, as an operation in progress.
+func (a *activity) Go(f func()) {
+	a.begin()
+	go func() {
+		defer a.end()
+		f()
+	}()
+}
+
+// number returns how many operations are in progress.
+func (a *activity) number() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
+}
+
+// wait waits until no operation is in progress. It returns false if ctx ends first; both may end at
+// the same instant.
+func (a *activity) wait(ctx context.Context) bool {
+	a.mu.Lock()
+	if a.count == 0 {
+		a.mu.Unlock()
+		return true
 	}
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("lock: %q was not requested: %w", name, err)
+	if a.none == nil {
+		a.none = make(chan struct{})
 	}
-	return nil
+	none := a.none
+	a.mu.Unlock()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
+	select {
+	case <-none:
+		return true
+	default:
+		return false
+	}
+}
+
+// errPanicked is what is reported of an acquisition in which the store, or a function of the user, panics.
+var errPanicked = errors.New("lock: a panic has ended the acquisition")
+
+// reportPanic calls a step of an acquisition. If that panics, the acquisition is counted and
+// reported as one that has failed.
+func (l *Locker) reportPanic(a *acquisition, step func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			_, _ = l.conclude(a, result{err: errPanicked})
+		}
+	}()
+	step()
+	returned = true
 }
 
 // await returns the result of the acquisition: of its own request, or of the queue for the
@@ -142,27 +263,36 @@ func (l *Locker) tryRepeatedly(a *acquisition) (g grant, err error) {
 	return g, err
 }
 
-// limitWait ends the waiting after wait, and with the caller's context. The function releases
-// what that takes.
-func (a *acquisition) limitWait(wait time.Duration) context.CancelFunc {
-	a.waitCtx, a.wait = a.ctx, wait > 0
-	if !a.wait || wait >= forever {
-		return func() {}
-	}
-	waitCtx, cancel := context.WithTimeoutCause(a.ctx, wait, errWaited)
-	a.waitCtx = waitCtx
-	return cancel
+// hasQueue reports whether this process has waiters for the lock, or had until lately, or
+// hands it off locally. A new acquisition that may wait then joins the queue instead of
+// sending a request first.
+func (l *Locker) hasQueue(h *driver.Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queues[queueOf(h)] != nil
 }
 
-// forever is a wait without a time limit.
-const forever = time.Duration(math.MaxInt64)
+// queueKey identifies a queue. Waiters for different kinds of lock on one name are woken
+// by different events, so they have different queues.
+type queueKey struct {
+	kind driver.Kind
+	name string
+	// owner is set if the waiter has a queue of its own. It has one if the store queues the
+	// waiters of the lock, since each then has its own place and its own wake there. A read
+	// under the owner's own write lock has one too, since others may wait for that lock.
+	owner string
+}
 
-// maxWait is how long a handle waits; zero: for ever.
-type maxWait struct{ less time.Duration } // than forever
+// lock returns the key without the owner, which all the lock's waiters share.
+func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} }
 
-func limitedTo(d time.Duration) maxWait { return maxWait{forever - max(d, 0)} }
-
-func (w maxWait) limit() time.Duration { return forever - w.less }
+func queueOf(h *driver.Hold) queueKey {
+	key := queueKey{kind: h.Kind, name: h.Name}
+	if kinds[h.Kind].places && h.Queue.Keep > 0 || h.ReadWrite.Under != "" {
+		key.owner = h.Owner
+	}
+	return key
+}
 
 // over returns the cause for which the acquisition waits no longer, or nil.
 func (a *acquisition) over() error { return ended(a.waitCtx, a.locker.closed) }

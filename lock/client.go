@@ -48,19 +48,6 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// newOwner returns a new owner of so many permits, if the kind has such.
-func (l *Locker) newOwner(kind driver.Kind, permits int64) string {
-	if kinds[kind].permitIDs {
-		return l.newPermitOwner(permits)
-	}
-	return l.nextID()
-}
-
-// nextID returns an id that no other request or owner has.
-func (l *Locker) nextID() string {
-	return l.client.ID + ":" + strconv.FormatInt(l.owners.Add(1), 10)
-}
-
 // newPermitOwner returns the owner of n permits of one lease: the id of the first, and
 // "*n" if n is above 1. An id is the client's, with the permit's number as its last six bytes,
 // so that inspection finds the client: the format has no room for it beside the id. The ids of one

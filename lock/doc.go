@@ -112,11 +112,11 @@ package lock
 // Tests: cleanup_test.go, faults_test.go.
 // Planted: 21, 26, 55, 60, 325, 560.
 //
-// Close, Shutdown: shutdown.go, activity.go, client.go, renewal/close.go.
+// Close, Shutdown: shutdown.go, acquire.go activity, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
 // Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555.
 //
-// How long a call takes: limit.go limit, Locker.requestBy(),
+// How long a call takes: limit.go limit, request.go Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
 // lock/quorum/store.go Store.bound(); lock/delayqueue/script.go Queue.ask(),
 // lock/delayqueue/worker.go worker.windUp(); the bounds: docs/reliability.md.

@@ -82,8 +82,8 @@ func (c Config) withDefaults() Config {
 }
 
 // validate returns an error if c, with its defaults filled in, is invalid on a wheel with
-// the given tick.
-func (c Config) validate(tick time.Duration) error {
+// that shortest TTL.
+func (c Config) validate(minTTL time.Duration) error {
 	switch {
 	case c.RequestTimeout < 0:
 		return fmt.Errorf("lock: RequestTimeout %v is negative; accepted are positive durations, 0 for %v", c.RequestTimeout, driver.DefaultRequestTimeout)
@@ -98,16 +98,8 @@ func (c Config) validate(tick time.Duration) error {
 	case c.Poll < 0:
 		return fmt.Errorf("lock: Poll %v is negative; accepted are positive durations, 0 for %v", c.Poll, defaultPoll)
 	}
-	return validateTTL(c.TTL, tick)
+	return inRange("TTL", c.TTL, minTTL, driver.MaxTTL)
 }
-
-// validateTTL returns an error for a TTL that the watchdog cannot renew in time.
-func validateTTL(ttl, tick time.Duration) error {
-	return inRange("TTL", ttl, minTTL(tick), driver.MaxTTL)
-}
-
-// minTTL is the shortest TTL that the watchdog can renew in time.
-func minTTL(tick time.Duration) time.Duration { return max(4*tick, 10*time.Millisecond) }
 
 // Locker creates lock handles that share a store, a wheel and a watchdog. A process needs one
 // locker per store. The methods of a handle return a *[NameError] if [driver.ValidateName]
@@ -118,6 +110,7 @@ type Locker struct {
 	wheel    *wheel.Wheel
 	ownWheel bool
 	tick     time.Duration // the wheel's
+	minTTL   time.Duration // the shortest that the watchdog can renew in time
 	watchdog *renewal.Watchdog
 	client   driver.Client
 	owners   atomic.Int64  // number of the latest owner
@@ -185,7 +178,8 @@ func New(store Store, c Config) (*Locker, error) {
 // start completes the construction of a locker whose wheel runs.
 func (l *Locker) start() error {
 	l.tick = l.wheel.Tick()
-	if err := l.config.validate(l.tick); err != nil {
+	l.minTTL = max(4*l.tick, 10*time.Millisecond)
+	if err := l.config.validate(l.minTTL); err != nil {
 		return err
 	}
 	r := l.config.Renewal

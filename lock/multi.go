@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
-	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 )
 
 // Multi is a handle on several locks that are taken together, all or none. They are acquired
@@ -68,7 +67,7 @@ func (m *Multi) validate() error {
 
 // is reports whether both are handles on one lock, with one ownership.
 func (m *Mutex) is(other *Mutex) bool {
-	return reentry.KeyOf(m.locker, m.kind, m.name) == reentry.KeyOf(other.locker, other.kind, other.name)
+	return ownershipKey(m.locker, m.kind, m.name) == ownershipKey(other.locker, other.kind, other.name)
 }
 
 // blocks reports whether a holder of m might wait for itself to get other: a reader, too, behind

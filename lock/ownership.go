@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/internal/backoff"
-	"github.com/leasewheel/leasewheel/lock/internal/reentry"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -36,12 +35,6 @@ type ownership struct {
 	// Guarded by countMutex.
 	unknown *time.Time
 	count   atomic.Int64 // leases not unlocked yet; 0 after the ownership has ended
-}
-
-// ownershipIn returns the ownership of the lock that ctx carries, or nil.
-func ownershipIn(ctx context.Context, l *Locker, kind driver.Kind, name string) *ownership {
-	o, _ := ctx.Value(reentry.KeyOf(l, kind, name)).(*ownership)
-	return o
 }
 
 // terms are what an ownership has beyond a name, an owner and the TTL of its lease. They
@@ -109,7 +102,7 @@ func (o *ownership) with(ctx context.Context) context.Context {
 	if !kinds[o.kind].reentrant {
 		return ctx
 	}
-	return context.WithValue(ctx, reentry.KeyOf(o.locker, o.kind, o.name()), o)
+	return context.WithValue(ctx, ownershipKey(o.locker, o.kind, o.name()), o)
 }
 
 // reacquire takes the lock once more. It returns nil and no error if an Unlock has ended

@@ -36,28 +36,6 @@ import (
 	"github.com/leasewheel/leasewheel/wheel"
 )
 
-// queueKey identifies a queue. Waiters for different kinds of lock on one name are woken
-// by different events, so they have different queues.
-type queueKey struct {
-	kind driver.Kind
-	name string
-	// owner is set if the waiter has a queue of its own. It has one if the store queues the
-	// waiters of the lock, since each then has its own place and its own wake there. A read
-	// under the owner's own write lock has one too, since others may wait for that lock.
-	owner string
-}
-
-// lock returns the key without the owner, which all the lock's waiters share.
-func (k queueKey) lock() queueKey { return queueKey{kind: k.kind, name: k.name} }
-
-func queueOf(h *driver.Hold) queueKey {
-	key := queueKey{kind: h.Kind, name: h.Name}
-	if kinds[h.Kind].places && h.Queue.Keep > 0 || h.ReadWrite.Under != "" {
-		key.owner = h.Owner
-	}
-	return key
-}
-
 // queue is this process's queue of waiters for one lock. It sends the requests of one
 // waiter at a time, so that a release does not cause as many requests as there are waiters.
 //
@@ -125,15 +103,6 @@ const silentPoll = 120 * time.Millisecond
 
 // lingerFor is how long a queue outlives its last waiter.
 const lingerFor = 5 * time.Second
-
-// hasQueue reports whether this process has waiters for the lock, or had until lately, or
-// hands it off locally. A new acquisition that may wait then joins the queue instead of
-// sending a request first.
-func (l *Locker) hasQueue(h *driver.Hold) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queues[queueOf(h)] != nil
-}
 
 // queue returns the queue for key, and creates it if needed. The caller holds mu and then
 // uses the queue.

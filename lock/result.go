@@ -38,6 +38,11 @@ func (r result) orPanic() result {
 	panic(p.Value)
 }
 
+// inTime reports whether a lease of ttl, requested at sent, can still be renewed in time.
+func (l *Locker) inTime(sent time.Time, ttl time.Duration) bool {
+	return ttl >= l.minTTL && time.Now().Before(renewal.Until(sent, ttl).Add(-l.tick))
+}
+
 // conclude makes the lease of a granting result, and counts and reports the result.
 func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 	if err = l.accept(a, r); err == nil {
@@ -60,22 +65,6 @@ func (l *Locker) conclude(a *acquisition, r result) (lease *Lease, err error) {
 		l.reportAcquired(a, outcome, lease, err)
 	}
 	return lease, err
-}
-
-// errPanicked is what is reported of an acquisition in which the store, or a function of the user, panics.
-var errPanicked = errors.New("lock: a panic has ended the acquisition")
-
-// reportPanic calls a step of an acquisition. If that panics, the acquisition is counted and
-// reported as one that has failed.
-func (l *Locker) reportPanic(a *acquisition, step func()) {
-	returned := false
-	defer func() {
-		if !returned {
-			_, _ = l.conclude(a, result{err: errPanicked})
-		}
-	}()
-	step()
-	returned = true
 }
 
 // accept returns the error of a result. A grant that came too late is given back.
@@ -189,10 +178,10 @@ const maxToken = 1 << 53
 // the future is not accepted. If the notice is not accepted, the head sends a request
 // instead.
 func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
-	l, offered := a.locker, cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
+	offered := cmp.Or(a.hold.Queue.Provisional, a.hold.TTL)
 	ttl := cmp.Or(n.TTL, offered)
 	switch {
-	case ttl < minTTL(l.tick) || ttl > offered:
+	case ttl > offered:
 		return grant{}, false
 	case n.Token < 1 || n.Reserved < 0 || n.Reserved > a.hold.Queue.Reserve || n.Token > maxToken-n.Reserved:
 		return grant{}, false
@@ -200,8 +189,8 @@ func (a *acquisition) grantedByRelease(n *driver.Notice) (g grant, ok bool) {
 		return grant{}, false
 	}
 	after := n.At.Sub(a.enqueued.At)
-	now, sent := time.Now(), a.enqueued.sent.Add(after-after/100)
-	if sent.After(now) || !now.Before(l.until(sent, ttl)) {
+	sent := a.enqueued.sent.Add(after - after/100)
+	if sent.After(time.Now()) || !a.locker.inTime(sent, ttl) {
 		return grant{}, false
 	}
 	return grant{Answer: driver.Answer{Verdict: driver.Granted, Token: n.Token, Reserved: n.Reserved, Lease: ttl}, sent: sent, byRelease: true}, true

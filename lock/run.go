@@ -166,7 +166,7 @@ func (q *queue) enqueueAtStore(a *acquisition) {
 	}
 	a.hold.Queue.Subscribed = true
 	if !a.options.Fixed {
-		a.hold.Queue.Provisional = provisionalTTL(a.hold.TTL, minTTL(q.locker.tick))
+		a.hold.Queue.Provisional = provisionalTTL(a.hold.TTL, q.locker.minTTL)
 	}
 }
 

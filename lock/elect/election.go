@@ -166,7 +166,7 @@ func (e *Election) serve(ctx context.Context, lease *lock.Lease, lead func(ctx c
 // withoutMutex returns ctx without an ownership of the election's mutex, with which a candidate would
 // lead at once, beside the owner and in its term.
 func (e *Election) withoutMutex(ctx context.Context) context.Context {
-	return context.WithValue(ctx, reentry.KeyOf(e.locker, driver.KindMutex, e.mutex.Name()), nil)
+	return context.WithValue(ctx, reentry.Key{Locker: e.locker, Kind: driver.KindMutex, Name: e.mutex.Name()}, nil)
 }
 
 // Leader returns who leads now, as the store knows it, or an error that matches

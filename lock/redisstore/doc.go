@@ -133,7 +133,7 @@ package redisstore
 // How requests are sent: internal/transport/batch.go, internal/transport/pipeline.go,
 // internal/transport/shared.go, internal/lua/shared.lua, internal/transport/request.go,
 // internal/transport/transport.go, internal/transport/clock.go, internal/lua/deadline.lua,
-// internal/transport/query.go, internal/transport/background.go, internal/transport/call.go; panics of hooks:
+// internal/transport/query.go, internal/transport/background.go, internal/transport/reply.go; panics of hooks:
 // internal/fault/fault.go Protect(), lock/internal/panics/panics.go.
 // Tests: internal/transport/batch_test.go, internal/transport/clock_test.go, internal/transport/shared_test.go,
 // batcher_test.go, shared_test.go, deadline_test.go, serverclock_test.go, hooks_test.go,
@@ -150,7 +150,7 @@ package redisstore
 // Tests: readwrite_test.go, bounds_test.go.
 // Planted: 16-some-readers-speak-for-all, 470, 492.
 //
-// Keys that another program has replaced: store.go Store.run(), internal/lua/replaced.lua,
+// Keys that another program has replaced: store.go Store.named(), internal/lua/replaced.lua,
 // internal/lua/fair_release.lua, internal/lua/write_release.lua.
 // Tests: hostile_test.go.
 // Planted: 449, 473, 474.
@@ -163,7 +163,7 @@ package redisstore
 // Planted: 482, 483, 484, 485, 486, 487, 488, 489, 496, 540, 541, 547.
 //
 // What WAIT covers: internal/transport/replicas.go Transport.replicated(),
-// internal/transport/call.go Script.Granting, mutex.go.
+// internal/transport/request.go Script.Granting, mutex.go.
 // Tests: failover_test.go.
 // Planted: 185, 328, 329, 422, 522, 523, 524.
 //

@@ -291,9 +291,9 @@ func (s *Store) AcquireProposing(ctx context.Context, h *driver.Hold, token int6
 	if err != nil {
 		return a, clock, err
 	}
-	reply, err := s.run(ctx, c)
+	reply, err := s.transport.Run(ctx, c)
 	if err != nil {
-		return a, clock, err
+		return a, clock, s.named(ctx, c, err)
 	}
 	if a, err = k.answer(reply, h); k == &mutex && a.Verdict == driver.Granted {
 		clock = clockOf(reply)
@@ -317,9 +317,9 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.run(ctx, c)
+	reply, err := s.transport.Run(ctx, c)
 	if err != nil {
-		return false, err
+		return false, s.named(ctx, c, err)
 	}
 	code, ok := reply.(int64)
 	if !ok {
@@ -330,17 +330,16 @@ func (s *Store) Release(ctx context.Context, h *driver.Hold) (held bool, err err
 
 var replaced = transport.File("replaced.lua")
 
-// run runs a call. Its error for a key of another kind names the key.
-func (s *Store) run(ctx context.Context, c *transport.Call) (any, error) {
-	reply, err := s.transport.Run(ctx, c)
+// named returns the error of a call, with the name of a key that is of another kind.
+func (s *Store) named(ctx context.Context, c *transport.Call, err error) error {
 	if !errors.Is(err, fault.ErrWrongType) {
-		return reply, err
+		return err
 	}
 	found, _ := s.transport.Run(ctx, &transport.Call{Script: replaced, Keys: c.Keys})
 	if which, _ := found.([]any); len(which) == 2 {
 		err = fmt.Errorf("the key %v is no %v: rename or delete it: %w", which[0], which[1], err)
 	}
-	return nil, err
+	return err
 }
 
 // Group returns the address of the cluster's node that keeps the lock called name. It returns

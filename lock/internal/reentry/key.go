@@ -4,17 +4,9 @@ package reentry
 
 import "github.com/leasewheel/leasewheel/lock/driver"
 
-// Key is the context key of an ownership; see [KeyOf].
+// Key is the context key of an ownership.
 type Key struct {
-	locker any
-	kind   driver.Kind
-	name   string
-}
-
-// KeyOf returns the key of a lock's ownership. A fair lock is the mutex of its name.
-func KeyOf(locker any, kind driver.Kind, name string) Key {
-	if kind == driver.KindFair {
-		kind = driver.KindMutex
-	}
-	return Key{locker, kind, name}
+	Locker any
+	Kind   driver.Kind // of a fair lock the mutex'
+	Name   string
 }

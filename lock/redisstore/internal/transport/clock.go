@@ -48,11 +48,8 @@ const (
 	readingError = time.Second
 )
 
-// current returns a reading for a request to the node, with the context and a key of that.
-func (c *serverClock) current(ctx context.Context, n *nodes, key string) (*Reading, error) {
-	if r := c.reading.Load(); r != nil && time.Since(r.Sent) < readingLife {
-		return r, nil
-	}
+// query returns a new reading for a request to the node, with the context and a key of that.
+func (c *serverClock) query(ctx context.Context, n *nodes, key string) (*Reading, error) {
 	for {
 		q, own := c.queries.ask(ctx, n, func(ctx context.Context) (*Reading, error) { return c.read(ctx, n, key) })
 		select {

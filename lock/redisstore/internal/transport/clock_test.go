@@ -151,7 +151,7 @@ func TestRequestThatWouldBeAnsweredTooLate(t *testing.T) {
 				defer cancel()
 				ctx = bounded
 			}
-			r, err := new(serverClock).current(ctx, n, "a")
+			r, err := new(serverClock).query(ctx, n, "a")
 			if c.sent {
 				require.NoError(t, err)
 				assert.Equal(t, c.took, r.Took)

@@ -77,7 +77,7 @@ func TestGrantWithoutAMasterIsNotSent(t *testing.T) {
 	defer cancel()
 	_, err := transport.Master(ctx, "a")
 	require.ErrorIs(t, err, driver.ErrNotDone)
-	r := &request{ctx: ctx, Call: &Call{Script: &Script{Text: lua.File("acquire.lua"), Granting: true}, Keys: []any{"a"}}}
+	r := &request{ctx: ctx, Call: &Call{Script: &Script{Text: lua.File("acquire.lua"), Granting: true}, Keys: []any{"a"}}, awaited: true}
 	r.cmd = r.command(ctx, &r.by, false)
 	transport.exec(ctx, []*request{r})
 	require.ErrorIs(t, r.cmd.Err(), driver.ErrNotDone)

@@ -6,7 +6,7 @@ import "context"
 // may be an error.
 func (t *Transport) RunAll(ctx context.Context, calls []*Call) []any {
 	if len(calls) == 1 {
-		reply, err := t.runOne(&request{ctx: ctx, Call: calls[0]})
+		reply, err := t.runOne(&request{ctx: ctx, Call: calls[0], awaited: t.awaited(calls[0])})
 		if err != nil {
 			reply = err
 		}
@@ -14,7 +14,7 @@ func (t *Transport) RunAll(ctx context.Context, calls []*Call) []any {
 	}
 	requests := make([]*request, len(calls))
 	for i, c := range calls {
-		requests[i] = &request{ctx: ctx, Call: c}
+		requests[i] = &request{ctx: ctx, Call: c, awaited: t.awaited(c)}
 	}
 	t.repeat(ctx, requests, lateTries)
 	replies := make([]any, len(calls))

@@ -14,13 +14,10 @@ import (
 // connection and all before it, so a script must write even if it grants what the owner has
 // already.
 
-// awaited reports whether what a call grants waits for replicas.
-func (t *Transport) awaited(c *Call) bool { return t.replicas > 0 && c.Script.Granting }
-
 // pipeline returns a pipeline for a request and others like it. If they wait for replicas, it is of the
 // server that has the keys: the cluster client would send WAIT to any node.
 func (t *Transport) pipeline(ctx context.Context, r *request) (redis.Pipeliner, error) {
-	if !t.awaited(r.Call) {
+	if !r.awaited {
 		return t.client.Pipeline(), nil
 	}
 	master, err := t.Master(ctx, r.key())

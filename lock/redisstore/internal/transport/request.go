@@ -5,13 +5,103 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 	"github.com/leasewheel/leasewheel/lock/redisstore/internal/lua"
 )
+
+// Script is a Lua script. One that does not include deadline.lua must be harmless when its
+// request arrives late.
+type Script struct {
+	Text func() *lua.Text
+	// Granting is set if the script grants locks. A reply that begins with 1 is a grant. Each
+	// run that grants has written, a repeated one too: since Redis 7.2, WAIT covers only
+	// what its connection wrote, see replicas.go.
+	Granting bool
+	// Common is how many arguments are the same for all requests of a store, and Own how many
+	// a simple request has besides, see share. Own is zero if a run is for one request.
+	Common, Own int
+}
+
+// File returns the script in a file, one without traits.
+func File(name string) *Script { return &Script{Text: lua.File(name)} }
+
+// Call is one run of a script, on the node of its first key.
+type Call struct {
+	Script *Script
+	Keys   []any // strings, or pointers to such
+	Args   []any
+}
+
+// simple reports whether the call may be part of a shared run, see share.
+func (c *Call) simple() bool {
+	return c.Script.Own > 0 && len(c.Args) == c.Script.Common+c.Script.Own
+}
+
+// key returns the first key of the call.
+func (c *Call) key() string {
+	if first, ok := c.Keys[0].(*string); ok {
+		return *first
+	}
+	return c.Keys[0].(string)
+}
+
+// HashTag returns the part of a key that a cluster hashes.
+func HashTag(key string) string {
+	_, rest, _ := strings.Cut(key, "{")
+	if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+		return tag
+	}
+	return key
+}
+
+// command returns a call as a command: by the script's SHA-1, or with its source for a
+// server that has not cached it. The deadline, of a script that takes one, may be set later.
+func (c *Call) command(ctx context.Context, d *deadline, bySource bool) *once {
+	text := c.Script.Text()
+	argv := make([]any, 0, 5+len(c.Keys)+len(c.Args))
+	if bySource {
+		argv = append(argv, "eval", &text.Source)
+	} else {
+		argv = append(argv, "evalsha", &text.SHA)
+	}
+	argv = append(argv, len(c.Keys))
+	argv = append(argv, c.Keys...)
+	argv = append(argv, c.Args...)
+	if text.Timely {
+		argv = append(argv, &d.by, &d.most)
+	}
+	cmd := &once{Cmd: *redis.NewCmd(ctx, argv...)}
+	cmd.SetFirstKeyPos(3)
+	// Without a step, a cluster client asks random nodes for COMMAND, one after the other and
+	// all requests waiting. A script has one node, so its step has no meaning.
+	cmd.SetStepCount(1)
+	return cmd
+}
+
+// deadline is the deadline of a request as deadline.lua takes it.
+type deadline struct {
+	by   string // µs since 1970 by the node's clock
+	most string // for how many µs from its sending it may lie ahead, by any clock
+}
+
+// endless is the deadline of a request that never arrives late.
+var endless = deadline{by: strconv.FormatInt(lua.MaxNumber, 10), most: strconv.FormatInt(lua.MaxNumber, 10)}
+
+// Command returns the call for a pipeline of the caller, with its source and without a
+// deadline. go-redis may repeat it as it repeats the rest.
+func (c *Call) Command(ctx context.Context) *redis.Cmd { return &c.command(ctx, &endless, true).Cmd }
+
+// notSentError is the reason why a request was not sent.
+type notSentError struct{ error }
+
+func (e notSentError) Unwrap() error        { return e.error }
+func (e notSentError) Is(target error) bool { return target == driver.ErrNotDone }
 
 // lateTries is how often a request is sent that arrives late within its context's time:
 // the node's clock was set, or another node serves the key now.
@@ -24,6 +114,8 @@ var errLate = fault.Passing(errors.New("the request arrived after its deadline")
 type request struct {
 	ctx context.Context
 	*Call
+	awaited bool // what it grants waits for replicas
+
 	done  chan struct{} // closed when reply is set; nil if no other goroutine waits
 	reply any           // or an error
 
@@ -53,36 +145,20 @@ func (t *Transport) prepare(r *request) (err error) {
 			return err
 		}
 	}
-	if r.reading, err = r.node.clock.current(r.ctx, &t.nodes, r.key()); err != nil {
-		return err
+	if r.reading = r.node.clock.reading.Load(); r.reading == nil || time.Since(r.reading.Sent) >= readingLife {
+		if r.reading, err = r.node.clock.query(r.ctx, &t.nodes, r.key()); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	by, bounded := r.ctx.Deadline()
 	if !bounded {
 		by = now.Add(t.Unbounded)
 	}
-	r.stale = now.Sub(r.reading.Sent) >= freshReading && !t.awaited(r.Call) // a reading must not wait for replicas
+	r.stale = now.Sub(r.reading.Sent) >= freshReading && !r.awaited // a reading must not wait for replicas
 	r.by.by = strconv.FormatInt(min(r.reading.At.Add(by.Sub(r.reading.Sent)).UnixMicro()+1, lua.MaxNumber), 10)
 	r.by.most = strconv.FormatInt(min(readingError.Microseconds()+max(by.Sub(now), 0).Microseconds()+1, lua.MaxNumber), 10)
 	return nil
-}
-
-// result returns the reply once the command has run. tardy means that the request arrived
-// late and has no reply.
-func (t *Transport) result(r *request) (reply any, tardy bool, err error) {
-	if err := r.cmd.Err(); err != nil {
-		err = fault.Classify(err)
-		t.Doubt(err)
-		return nil, false, err
-	}
-	reply = r.cmd.Val()
-	if r.reading != nil && late(reply) {
-		r.node.clock.forget(r.reading)
-		r.node = nil
-		return nil, true, nil
-	}
-	reply, err = t.replicated(r.wait, reply)
-	return reply, false, err
 }
 
 // runOne sends one request without others, and repeats that if it was late.
@@ -91,7 +167,7 @@ func (t *Transport) runOne(r *request) (any, error) {
 		if err := t.prepare(r); err != nil {
 			return nil, err
 		}
-		if r.stale || t.awaited(r.Call) {
+		if r.stale || r.awaited {
 			t.exec(r.ctx, []*request{r})
 		} else if err := t.client.Process(r.ctx, r.cmd); err != nil && fault.NoScript(err) {
 			r.cmd = r.command(r.ctx, &r.by, true)
@@ -149,7 +225,7 @@ func (t *Transport) exec(ctx context.Context, requests []*request) {
 
 // execute sends a pipeline of requests. Each command has its own error.
 func (t *Transport) execute(ctx context.Context, pipe redis.Pipeliner, requests []*request) {
-	if t.awaited(requests[0].Call) {
+	if requests[0].awaited {
 		t.await(ctx, pipe, requests)
 	}
 	_, err := pipe.Exec(ctx)

@@ -76,7 +76,7 @@ func newSharedRequest(members []*request) *request {
 			args = append(args, int64((earlier+time.Microsecond-1)/time.Microsecond))
 		}
 	}
-	return &request{ctx: latest.ctx, Call: &Call{Script: first.Script, Keys: keys, Args: args}, members: members}
+	return &request{ctx: latest.ctx, Call: &Call{Script: first.Script, Keys: keys, Args: args}, awaited: first.awaited, members: members}
 }
 
 // deadline is the deadline of a bounded request.

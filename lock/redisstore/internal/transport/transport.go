@@ -3,11 +3,17 @@ package transport
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasewheel/leasewheel/lock/driver"
+	"github.com/leasewheel/leasewheel/lock/redisstore/internal/fault"
 )
 
 // Transport sends calls by [Transport.Run], [Transport.RunAll] and [Transport.RunEach]. It
@@ -51,6 +57,28 @@ type queue struct {
 	inFlight int        // guarded by mu; requests and batches, at most MaxInFlight
 }
 
+// MaxInFlight is how many requests and batches are in flight, each on a connection of
+// its own. So the server works while this process does: with several instead of one, 16
+// goroutines made half as many pairs again.
+const MaxInFlight = 3
+
+// Run makes a call on the server that has its keys. Under load it is batched with other
+// requests of this process.
+func (t *Transport) Run(ctx context.Context, c *Call) (any, error) {
+	n, err := t.node(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r := &request{ctx: ctx, Call: c, awaited: t.awaited(c), node: n}
+	if r.awaited {
+		return n.grants.run(r)
+	}
+	return n.requests.run(r)
+}
+
+// awaited reports whether what a call grants waits for replicas.
+func (t *Transport) awaited(c *Call) bool { return t.replicas > 0 && c.Script.Granting }
+
 // node returns the node that has a call's keys, in a cluster once its nodes are known.
 func (t *Transport) node(ctx context.Context, c *Call) (*node, error) {
 	if t.cluster == nil {
@@ -71,6 +99,66 @@ func (t *Transport) nodeAt(address string) *node {
 		n, _ = t.kept.LoadOrStore(address, &node{requests: queue{transport: t}, grants: queue{transport: t}})
 	}
 	return n.(*node)
+}
+
+// run sends a request, alone or with others, and returns its reply.
+func (q *queue) run(r *request) (any, error) {
+	q.mu.Lock()
+	if q.inFlight < MaxInFlight {
+		q.inFlight++
+		q.mu.Unlock()
+		defer func() { // what has queued replaces it, also after a panic
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if len(q.queued) > 0 {
+				q.transport.Go(q.sendAll)
+			} else {
+				q.inFlight--
+			}
+		}()
+		return q.transport.runOne(r)
+	}
+	r.done = make(chan struct{})
+	if q.queued == nil {
+		q.queued = make([]*request, 0, batchSize)
+	}
+	q.queued = append(q.queued, r)
+	q.mu.Unlock()
+
+	select {
+	case <-r.done:
+	case <-r.ctx.Done():
+		if q.withdraw(r) {
+			return nil, fmt.Errorf("%w: the request was not sent: %w", driver.ErrNotDone, fault.Classify(r.ctx.Err()))
+		}
+		select {
+		case <-r.done: // both: the reply counts
+		default:
+			return nil, fault.Classify(r.ctx.Err())
+		}
+	}
+	switch reply := r.reply.(type) {
+	case error:
+		return nil, reply
+	case *panicked:
+		if reply.value == nil {
+			runtime.Goexit()
+		}
+		panic(reply.value)
+	default:
+		return reply, nil
+	}
+}
+
+// withdraw removes a request that was not sent. It reports whether it did.
+func (q *queue) withdraw(r *request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.queued, r)
+	if i >= 0 {
+		q.queued = slices.Delete(q.queued, i, i+1)
+	}
+	return i >= 0
 }
 
 // dropUnused drops the nodes of which nothing is of use any more. A request that has found one of
