@@ -497,6 +497,9 @@ func TestRefusalsWriteNothing(t *testing.T) {
 	pool := s.Pool(t)
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindFair, driver.KindWrite} {
 		h, other := hold(kind, fmt.Sprint("a", kind), "client:1"), hold(kind, fmt.Sprint("a", kind), "client:2")
+		waits, err := store.Subscribe(t.Context(), other, func(driver.Notice) {}) // without it no refusal is saved
+		require.NoError(t, err)
+		defer waits.Close()
 		for h.Count = 1; h.Count <= 2; h.Count++ {
 			granted(t, store, h)
 			var before, after string

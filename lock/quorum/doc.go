@@ -109,7 +109,7 @@ package quorum
 //
 // Majorities: acquire.go, votes.go, names.go, fence.go, proposal.go, same_server.go, config.go, errors.go.
 // Tests: votes_test.go, faults_test.go, dead_test.go, idle_test.go, exclusion_test.go, move_test.go, token_test.go, same_server_test.go, store_test.go.
-// Planted: 30, 31, 64, 174, 212, 214, 225, 226, 232, 233, 295, 330, 349, 433, 436, 437, 490, 538, 563, 672, 674.
+// Planted: 30, 31, 64, 174, 212, 214, 226, 232, 233, 295, 330, 349, 433, 436, 437, 490, 538, 563, 672, 674.
 //
 // What wakes a quorum's waiter: subscription.go, own_release.go.
 // Tests: store_test.go, move_test.go.
