@@ -141,7 +141,7 @@ package lock
 //
 // Functions: lease.go do(); deferred ones: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566.
+// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566, 601.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.
