@@ -252,13 +252,13 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 		}
 		return o.lower(u, h)
 	}
+	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
+	defer l.unlocks.end()
 	if o.terms.handOff != nil && l.handToNext(o) {
 		o.countMutex.unlock()
 		o.over(nil)
 		return nil
 	}
-	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
-	defer l.unlocks.end()
 	err := errUnfinished
 	defer func() { o.over(err) }()
 	err = o.end(u, h)
