@@ -110,7 +110,7 @@ package lock
 //
 // Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
-// Planted: 21, 26, 55, 60, 325, 560.
+// Planted: 21, 26, 55, 60, 325, 560, 603.
 //
 // Close, Shutdown: shutdown.go, activity.go, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.

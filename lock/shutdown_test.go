@@ -352,6 +352,30 @@ func TestShutdownWaitsForReportsOfHandOffs(t *testing.T) {
 	})
 }
 
+// A release that an Unlock leaves, as another request of its owner has no answer, outlasts that
+// request alone, which a third of the TTL bounds.
+func TestShutdownAfterAnUnlockBesideARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: ttl, RequestTimeout: time.Hour})
+		lease := mustLock(t, l.Mutex("a"))
+		store.set(func() { store.acquire = times(1, lostRequest) })
+		again := make(chan error, 1)
+		go func() {
+			_, err := l.Mutex("a").TryLock(lease.Context())
+			again <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+		took, err := shutDown(l, 2*time.Hour)
+		require.NoError(t, err)
+		require.LessOrEqual(t, took, ttl/3+driver.MaxLateness)
+		require.ErrorIs(t, <-again, lock.ErrReleased)
+	})
+}
+
 // A Shutdown waits for the releases of another one that was cut short.
 func TestShutdownWaitsForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
