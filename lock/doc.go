@@ -129,11 +129,13 @@ package lock
 // Planted: 65, 66, 67, 443, 516.
 //
 // Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
-// panic.go, run.go outage.next(), lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
+// panic.go, run.go outage.next(), lock/internal/logging/logger.go, lock/internal/exporter/sources.go,
+// wheel/stats.go, wheel/lags.go.
 // Tests: observer_test.go, logger_test.go, faults_test.go, lock/internal/logging/logger_test.go,
+// lock/internal/exporter/exporter_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289, 366, 397, 611, 612.
+// Planted: 121, 122, 123, 137, 289, 366, 397, 605, 611, 612.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.
