@@ -160,6 +160,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 				enough := errors.New("enough")
 				for _, pattern := range []string{"*", "a"} {
 					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
 					if pattern == "a" {
 						cancel(enough)
 					}
