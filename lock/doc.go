@@ -179,4 +179,4 @@ package lock
 // cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
 // Tests: pattern_test.go, inspector_test.go, lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
-// Planted: 19, 40, 42, 164, 216, 217, 220, 364, 447, 604.
+// Planted: 19, 40, 42, 164, 216, 217, 220, 364, 447, 604, 606.
