@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
@@ -35,7 +36,8 @@ type deferral struct {
 }
 
 func (f *deferral) init(l *Locker) {
-	f.locker, f.slots, f.functions = l, l.config.MaxRunning, make(map[*Deferred]struct{})
+	f.locker, f.functions = l, make(map[*Deferred]struct{})
+	f.slots = min(l.config.MaxRunning, math.MaxInt/2) // functions that wait add to it
 	always := func(limit int) func() int { return func() int { return limit } }
 	one := func(string, driver.Kind) string { return "" } // for what sends no requests
 	starting := func() int { return f.slots - f.runners.tasks - f.accepting }

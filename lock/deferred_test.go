@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -891,6 +892,23 @@ func TestDeferredWithItsLockRunsFirst(t *testing.T) {
 			}
 		}
 		assert.Equal(t, []string{"first", "held", "second", "third"}, order)
+	})
+}
+
+// The largest MaxRunning is no bound, also while functions wait.
+func TestMaxRunningWithoutABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locktest.StartMemory(t).Locker(t, lock.Config{MaxRunning: math.MaxInt, MaxDeferred: math.MaxInt})
+		outer := deferOn(t, l, "outer", func(ctx context.Context) error {
+			inner, err := l.Mutex("inner").Go(ctx, func(context.Context) error { return nil })
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return inner.Wait(ctx)
+		})
+		require.NoError(t, outer.Wait(t.Context()))
 	})
 }
 

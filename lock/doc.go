@@ -110,11 +110,11 @@ package lock
 //
 // Unlock, cleanup: ownership.go, request.go, cleanup.go.
 // Tests: cleanup_test.go, faults_test.go.
-// Planted: 21, 26, 55, 60, 325, 560.
+// Planted: 21, 26, 55, 60, 325, 560, 603.
 //
 // Close, Shutdown: shutdown.go, acquire.go activity, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
-// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555.
+// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555, 602.
 //
 // How long a call takes: limit.go limit, request.go Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,
@@ -129,11 +129,13 @@ package lock
 // Planted: 65, 66, 67, 443, 516.
 //
 // Metrics, reports and messages: lock/observe/observe.go, observer.go, stats.go, renewal/observer.go,
-// panic.go, run.go outage.next(), lock/internal/logging/logger.go, wheel/stats.go, wheel/lags.go.
+// panic.go, run.go outage.next(), lock/internal/logging/logger.go, lock/internal/exporter/sources.go,
+// wheel/stats.go, wheel/lags.go.
 // Tests: observer_test.go, logger_test.go, faults_test.go, lock/internal/logging/logger_test.go,
+// lock/internal/exporter/exporter_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289, 366, 397, 611, 612.
+// Planted: 121, 122, 123, 137, 289, 366, 397, 605, 611, 612.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.
@@ -141,7 +143,7 @@ package lock
 //
 // Functions: lease.go do(); deferred ones: deferred.go, deferral.go.
 // Tests: deferred_test.go, do_test.go, lock/redisstore/deferred_test.go.
-// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566.
+// Planted: 198, 309, 444, 445, 512, 536, 550, 565, 566, 601.
 //
 // Several locks together: multi.go.
 // Tests: multi_test.go, together_test.go.
@@ -177,4 +179,4 @@ package lock
 // cmd/leasewheel/internal/look/report.go, cmd/leasewheel/internal/connect/foreign.go.
 // Tests: pattern_test.go, inspector_test.go, lock/redisstore/inspect_test.go, lock/redisstore/mute_test.go,
 // cmd/leasewheel/lookup_test.go.
-// Planted: 19, 40, 42, 164, 216, 217, 220, 364, 447.
+// Planted: 19, 40, 42, 164, 216, 217, 220, 364, 447, 604, 606.

@@ -89,6 +89,9 @@ func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[driver.Info
 			return
 		}
 		for info, err := range store.List(ctx, p.prefix, p.matches) {
+			if err != nil && ctx.Err() != nil {
+				err = fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
+			}
 			if !yield(info, err) {
 				return
 			}

@@ -145,6 +145,41 @@ func TestInspectEnds(t *testing.T) {
 	})
 }
 
+// The error of a list whose context ends has the cause, as those of other methods do.
+func TestListEndsWithItsContext(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) *lock.Locker{
+		"memory": func(t *testing.T) *lock.Locker { return locktest.StartMemory(t).Locker(t, lock.Config{}) },
+		"redis":  func(t *testing.T) *lock.Locker { return locktest.Start(t).Locker(t, lock.Config{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := start(t)
+				for _, name := range []string{"a", "b"} {
+					defer unlock(t, lockNow(t, l.Mutex(name)))
+				}
+				enough := errors.New("enough")
+				for _, pattern := range []string{"*", "a"} {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
+					if pattern == "a" {
+						cancel(enough)
+					}
+					var errs []error
+					for _, err := range l.List(ctx, pattern) {
+						if cancel(enough); err != nil {
+							errs = append(errs, err)
+						}
+					}
+					require.NotEmpty(t, errs)
+					for _, err := range errs {
+						require.ErrorIs(t, err, enough)
+					}
+				}
+			})
+		})
+	}
+}
+
 // An active holder learns of a forced release within its renewal interval, and its Do
 // ends.
 func TestVictimOfAForcedRelease(t *testing.T) {

@@ -54,7 +54,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.holding.state().Lost() }
 // Err returns nil while the lease is held, then a *[LostError] or [ErrReleased].
 func (l *Lease) Err() error { return l.holding.state().Err() }
 
-// Until returns the instant up to which the lease is valid, unless renewed.
+// Until returns when the lease ends unless renewed; Options may end it sooner.
 func (l *Lease) Until() time.Time { return l.holding.state().Until() }
 
 // Valid reports whether the lease is valid now. It may end right afterwards.

@@ -132,6 +132,9 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 		return nil, fmt.Errorf("%w: another request for a hold of %q has not returned", ErrUnavailable, o.name())
 	}
 	defer o.countMutex.unlock()
+	// Before count is read: an Unlock that does not wait for this request counts on its end.
+	bounded, end := o.locker.bound(ctx, o.lease.TTL())
+	defer end()
 	if o.count.Load() == 0 {
 		return nil, nil
 	}
@@ -139,7 +142,7 @@ func (o *ownership) reacquireOnce(a acquisition) (*Lease, error) {
 		return nil, err
 	}
 	r := o.request(o.hold(o.count.Load() + 1))
-	g, err := r.acquire(ctx)
+	g, err := r.acquire(bounded)
 	if r.unknownUntil.After(o.unknownUntil()) {
 		o.unknown = new(r.unknownUntil)
 	}
@@ -245,13 +248,13 @@ func (o *ownership) unlock(ctx context.Context, used bool) error {
 		}
 		return o.lower(u, h)
 	}
+	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
+	defer l.unlocks.end()
 	if o.terms.handOff != nil && l.handToNext(o) {
 		o.countMutex.unlock()
 		o.over(nil)
 		return nil
 	}
-	l.unlocks.begin() // while the lease is held, so that Shutdown misses none
-	defer l.unlocks.end()
 	err := errUnfinished
 	defer func() { o.over(err) }()
 	err = o.end(u, h)
@@ -324,7 +327,7 @@ func (o *ownership) unlockLater() (err error) {
 	case o.used.Load() && time.Now().Before(o.terms.keepUntil):
 		return o.keepUnknown(err)
 	}
-	r := request{locker: o.locker, hold: h, unknownUntil: time.Now().Add(o.locker.config.RequestTimeout)}
+	r := request{locker: o.locker, hold: h, unknownUntil: time.Now().Add(o.locker.requestTimeout(h.TTL))}
 	if abandoned := r.abandon(); abandoned != nil {
 		err = fmt.Errorf("%w (%w)", err, abandoned)
 	}

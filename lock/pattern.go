@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/leasewheel/leasewheel/lock/driver"
 )
@@ -30,6 +32,9 @@ func parsePattern(text string) (*pattern, error) {
 	}
 	if _, err := path.Match(text, ""); err != nil {
 		return nil, &NameError{Name: text, Pattern: true, Reason: `malformed; a "[" needs its "]", and a "\" at the end has no meaning`}
+	}
+	if !p.exact && (!utf8.ValidString(p.prefix) || strings.ContainsFunc(p.prefix, unicode.IsControl)) {
+		return nil, &NameError{Name: text, Pattern: true, Reason: "begins as no name does: names are UTF-8 without control characters"}
 	}
 	p.parts = patternPart.FindAllString(text, -1)
 	return p, nil

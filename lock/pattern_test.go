@@ -49,7 +49,7 @@ func TestPattern(t *testing.T) {
 	}
 	_, err := parsePattern(strings.Repeat("a", driver.MaxName))
 	require.NoError(t, err)
-	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", strings.Repeat("a", driver.MaxName+1)} {
+	for _, malformed := range []string{"[", "a[b", "[]", "[b-", `a\`, "x[a", "\xff*", "a\x00?", strings.Repeat("a", driver.MaxName+1)} {
 		_, err := parsePattern(malformed)
 		var refused *NameError
 		require.ErrorAs(t, err, &refused, malformed)

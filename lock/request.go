@@ -153,7 +153,12 @@ func (r *request) renewOwner() {
 // bound returns the context of one request. It keeps ctx's values and deadline, but not
 // its cancellation.
 func (l *Locker) bound(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return withDeadline(ctx, earliest(ctx, l.requestBy(min(l.config.RequestTimeout, ttl/3))))
+	return withDeadline(ctx, earliest(ctx, l.requestBy(l.requestTimeout(ttl))))
+}
+
+// requestTimeout is how long a request for a lock with that TTL takes at most.
+func (l *Locker) requestTimeout(ttl time.Duration) time.Duration {
+	return min(l.config.RequestTimeout, ttl/3)
 }
 
 // requestBy returns the deadline of a request that begins now and has so much time.

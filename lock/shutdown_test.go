@@ -17,6 +17,7 @@ import (
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/driver"
 	"github.com/leasewheel/leasewheel/lock/locktest"
+	"github.com/leasewheel/leasewheel/lock/observe"
 	"github.com/leasewheel/leasewheel/renewal"
 )
 
@@ -321,6 +322,57 @@ func TestShutdownWaitsForReleases(t *testing.T) {
 			require.NoError(t, err, name)
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
+	})
+}
+
+// Shutdown waits for the report of an Unlock that has handed its lock off, too.
+func TestShutdownWaitsForReportsOfHandOffs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type slow struct{}
+		var reported atomic.Bool
+		l := locktest.New(t, lock.Config{Observer: &observe.Observer{Ended: func(ctx context.Context, _ observe.Ended) {
+			if ctx.Value(slow{}) != nil {
+				time.Sleep(time.Second)
+				reported.Store(true)
+			}
+		}}})
+		hadAHolder(t, l)
+		m := passing(l, lock.Options{})
+		first, err := m.Lock(context.WithValue(t.Context(), slow{}, true))
+		require.NoError(t, err)
+		second := await(t, m)
+		var work sync.WaitGroup
+		defer work.Wait()
+		work.Go(func() { assert.NoError(t, first.Unlock(t.Context())) })
+		unlock(t, <-second)
+		require.EqualValues(t, 1, l.Stats().HandedOff)
+		_, err = shutDown(l, time.Minute)
+		require.NoError(t, err)
+		require.True(t, reported.Load())
+	})
+}
+
+// A release that an Unlock leaves, as another request of its owner has no answer, outlasts that
+// request alone, which a third of the TTL bounds.
+func TestShutdownAfterAnUnlockBesideARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{TTL: ttl, RequestTimeout: time.Hour})
+		lease := mustLock(t, l.Mutex("a"))
+		store.set(func() { store.acquire = times(1, lostRequest) })
+		again := make(chan error, 1)
+		go func() {
+			_, err := l.Mutex("a").TryLock(lease.Context())
+			again <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		require.ErrorIs(t, lease.Unlock(ctx), lock.ErrUnavailable)
+		took, err := shutDown(l, 2*time.Hour)
+		require.NoError(t, err)
+		require.LessOrEqual(t, took, ttl/3+driver.MaxLateness)
+		require.ErrorIs(t, <-again, lock.ErrReleased)
 	})
 }
 

@@ -79,8 +79,9 @@ func (t *Telemetry) Close() error {
 // the same name. A wheel that several lockers share is exported once, under the name of the
 // first or of an earlier [Telemetry.AddWheel]. Call remove when the locker is closed.
 //
-// AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel. A shared wheel
-// leaves a name that was removed to another one, and is exported under its next.
+// AddLocker panics if the name is in use or the source is nil, here as for AddWatchdog and
+// AddWheel. A shared wheel leaves a name that was removed to another one, and is exported under
+// its next.
 func (t *Telemetry) AddLocker(name string, l *lock.Locker) (remove func()) {
 	return t.sources.AddLocker(name, l, nil)
 }

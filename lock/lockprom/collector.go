@@ -83,8 +83,9 @@ func (c *Collector) Observer(locker string) *observe.Observer {
 // first or of an earlier [Collector.AddWheel]. Call remove when the locker is closed: it
 // withdraws all series of that name, but for those of a wheel that another one shares.
 //
-// AddLocker panics if the name is in use, here as for AddWatchdog and AddWheel. A shared wheel
-// leaves a name that was removed to another one, and is exported under its next.
+// AddLocker panics if the name is in use or the source is nil, here as for AddWatchdog and
+// AddWheel. A shared wheel leaves a name that was removed to another one, and is exported under
+// its next.
 func (c *Collector) AddLocker(name string, l *lock.Locker) (remove func()) {
 	return c.sources.AddLocker(name, l, func(label string) {
 		c.waits.DeletePartialMatch(prometheus.Labels{"locker": label})

@@ -24,6 +24,15 @@ func TestWheelsAreExportedOnce(t *testing.T) {
 	assert.Equal(t, map[*wheel.Wheel]*exported{b: {"b", []string{"b"}}}, s.wheels)
 }
 
+// What is nil is refused as it is added: the next scrape would end the process.
+func TestNilIsNotAdded(t *testing.T) {
+	s := New("x")
+	assert.PanicsWithValue(t, "x: the wheel called a is nil", func() { s.AddWheel("a", nil) })
+	assert.PanicsWithValue(t, "x: the watchdog called a is nil", func() { s.AddWatchdog("a", nil) })
+	assert.Panics(t, func() { s.AddLocker("a", nil, nil) })
+	assert.NotPanics(t, func() { s.Read() })
+}
+
 func TestLabelsAreBounded(t *testing.T) {
 	l := NewLabels(func(_ driver.Kind, name string) string { return name }, 2)
 	for _, label := range []string{"a", "", "b", "c", "a"} {

@@ -51,11 +51,15 @@ func (s *Sources) AddLocker(name string, l *lock.Locker, gone func(label string)
 	})
 }
 
-// AddWatchdog adds a watchdog that is not a locker's.
+// AddWatchdog adds a watchdog that is not a locker's. It panics if that is nil, as AddWheel does: the
+// next scrape would.
 func (s *Sources) AddWatchdog(name string, w *renewal.Watchdog) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	label := s.free(name)
+	if w == nil {
+		panic(s.exporter + ": the watchdog called " + label + " is nil")
+	}
 	s.watchdogs[label] = w
 	return s.remover(func() { delete(s.watchdogs, label) })
 }
@@ -81,6 +85,9 @@ func (s *Sources) free(name string) (label string) {
 // use adds a name to a wheel. It panics if another one is exported under that name, and was added
 // by it.
 func (s *Sources) use(name string, w *wheel.Wheel) {
+	if w == nil {
+		panic(s.exporter + ": the wheel called " + name + " is nil")
+	}
 	if e := s.wheels[w]; e != nil {
 		e.names = append(e.names, name)
 		return
