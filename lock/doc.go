@@ -135,7 +135,7 @@ package lock
 // lock/internal/exporter/exporter_test.go,
 // renewal/observer_test.go, renewal/dispatcher_test.go,
 // wheel/stats_test.go, wheel/lags_test.go.
-// Planted: 121, 122, 123, 137, 289, 366, 397, 605, 611, 612.
+// Planted: 121, 122, 123, 137, 289, 366, 397, 605, 607, 611, 612.
 //
 // Local hand-off: handoff.go, renewal/pass.go.
 // Tests: handoff_test.go, renewal/pass_test.go.

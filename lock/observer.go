@@ -20,30 +20,39 @@ func holdOutcome(err error) observe.Outcome {
 
 // reportAcquired reports the result of an acquisition.
 func (l *Locker) reportAcquired(a *acquisition, outcome observe.Outcome, lease *Lease, err error) {
-	if observer := l.config.Observer; observer.Acquired != nil {
-		now := time.Now()
-		acquired := observe.Acquired{Kind: a.hold.Kind, Name: a.hold.Name, Outcome: outcome, Waited: now.Sub(a.begin), Err: err}
-		if !a.queued.IsZero() {
-			acquired.Queued = now.Sub(a.queued)
+	returned := false
+	defer func() {
+		if !returned && lease != nil { // an observer has called runtime.Goexit, so that no caller gets the lease
+			l.returnLease(lease)
 		}
-		returned := false
-		defer func() {
-			if !returned && lease != nil { // it has called runtime.Goexit, so that no caller gets the lease
-				l.returnLease(lease)
-			}
-		}()
-		_ = l.protect("Observer.Acquired", acquired.Name, func() error {
-			observer.Acquired(a.ctx, acquired)
-			return nil
-		})
-		returned = true
-	}
-	if err != nil {
+	}()
+	l.callAcquired(a, outcome, lease, err)
+	returned = true
+}
+
+// callAcquired calls the observer's Acquired, and then Ended if the lease has ended meanwhile.
+func (l *Locker) callAcquired(a *acquisition, outcome observe.Outcome, lease *Lease, err error) {
+	defer func() {
+		if err != nil {
+			return
+		}
+		if own := lease.own(); !own.reported.CompareAndSwap(reportedNothing, reportedGrant) {
+			own.report(own.lease.Err())
+		}
+	}()
+	observer := l.config.Observer
+	if observer.Acquired == nil {
 		return
 	}
-	if own := lease.own(); !own.reported.CompareAndSwap(reportedNothing, reportedGrant) {
-		own.report(own.lease.Err()) // it has ended meanwhile
+	now := time.Now()
+	acquired := observe.Acquired{Kind: a.hold.Kind, Name: a.hold.Name, Outcome: outcome, Waited: now.Sub(a.begin), Err: err}
+	if !a.queued.IsZero() {
+		acquired.Queued = now.Sub(a.queued)
 	}
+	_ = l.protect("Observer.Acquired", acquired.Name, func() error {
+		observer.Acquired(a.ctx, acquired)
+		return nil
+	})
 }
 
 // What was reported of a hold.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -351,6 +352,28 @@ func TestObserverPanics(t *testing.T) {
 		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Acquired" panic=one`))
 		assert.Equal(t, 1, log.count(`msg="lock: panic in Observer.Ended" panic=two`))
 		assert.Contains(t, log.text.String(), "stack=")
+	})
+}
+
+// The end of a hold is reported, too, if the report of its grant has called runtime.Goexit, as an
+// assertion in a test does.
+func TestObserverThatExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observed
+		server := locktest.StartMemory(t)
+		l := server.Locker(t, lock.Config{Observer: observe.Join(o.observer(), &observe.Observer{
+			Acquired: func(context.Context, observe.Acquired) { runtime.Goexit() },
+		})})
+		go func() {
+			_, _ = l.Mutex("a").Lock(t.Context())
+			t.Error("Lock has returned")
+		}()
+		time.Sleep(time.Second)
+		acquired, ended := o.take()
+		require.Len(t, acquired, 1)
+		require.Len(t, ended, 1)
+		require.Equal(t, observe.Released, ended[0].Outcome)
+		unlock(t, lockNow(t, server.Locker(t, lock.Config{}).Mutex("a")))
 	})
 }
 
