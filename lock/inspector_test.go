@@ -70,8 +70,10 @@ func TestInspectNeedsAStoreThatInspects(t *testing.T) {
 // A kind that a caller has made up is refused.
 func TestInspectsNoUnknownKind(t *testing.T) {
 	l := locktest.New(t, lock.Config{})
-	_, err := l.Inspect(t.Context(), "a", driver.KindLatch+1)
-	require.ErrorIs(t, err, driver.ErrUnsupported)
+	require.NotPanics(t, func() {
+		_, err := l.Inspect(t.Context(), "a", driver.KindLatch+1)
+		require.ErrorIs(t, err, driver.ErrUnsupported)
+	})
 }
 
 // An inspection may be repeated. A forced release may not, unless it was certainly not

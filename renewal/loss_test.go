@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leasewheel/leasewheel/wheel"
@@ -198,7 +199,7 @@ func TestLostAfterTheContext(t *testing.T) {
 		require.True(b, b.dog.lose(l, Deleted, nil))
 		b.dog.mu.Unlock()
 		<-l.Lost()
-		require.ErrorIs(b, context.Cause(ctx), ErrLost)
+		assert.ErrorIs(b, context.Cause(ctx), ErrLost)
 		l.signal()
 	})
 }
