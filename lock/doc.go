@@ -80,7 +80,7 @@ package lock
 // How a process waits for a lock: waiter.go, queue.go, run.go, result.go.
 // Tests: waiting_test.go, queue_test.go, faults_test.go, liveness_test.go, idle_test.go,
 // leaving_test.go, usercontext_test.go, firstperiod_test.go.
-// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 481, 548, 549, 552, 554.
+// Planted: 22, 23, 27, 28, 29, 59, 68, 70, 71, 72, 73, 324, 336, 350, 369, 441, 481, 548, 549, 552, 554, 614.
 //
 // Retries: the user's policy: lock/retry/policy.go, run.go queue.retry().
 // Tests: lock/retry/policy_test.go, retry_test.go.

@@ -137,7 +137,8 @@ func (q *queue) subscribe(w *waiter) bool {
 func (q *queue) request(w *waiter) {
 	q.enqueueAtStore(w.acquisition)
 	g, err := w.acquire(w.ctx)
-	deadline, limited := w.ctx.Deadline() // which may be a method of a user's type
+	deadline, limited := w.ctx.Deadline() // which may be a method of a user's type, as may those of err
+	passing := transient(err)
 	var pause time.Duration
 	again := true
 	if err == nil && g.Verdict == driver.Refused && !q.tryFirst {
@@ -150,7 +151,7 @@ func (q *queue) request(w *waiter) {
 	q.sending = false
 	switch {
 	case err != nil:
-		q.failed(w, err, limited && !time.Now().Before(deadline))
+		q.failed(w, err, passing, limited && !time.Now().Before(deadline))
 	case g.Verdict != driver.Refused:
 		q.grant(w, g)
 	default:
@@ -210,14 +211,14 @@ func (q *queue) refused(w *waiter, refusal driver.Answer, pause time.Duration, a
 }
 
 // failed handles a failed request of the head, which may have been cut short by the deadline of
-// its caller. The waiting ends if the error is not transient. Otherwise the request is repeated
+// its caller. The waiting ends if the error is not passing. Otherwise the request is repeated
 // after a pause. If the head's own TTL may be too short for a round trip, the next waiter
 // tries first.
-func (q *queue) failed(w *waiter, err error, cut bool) {
+func (q *queue) failed(w *waiter, err error, passing, cut bool) {
 	q.tryFirst = q.subscription == nil
-	if !transient(err) || w.over() != nil {
+	if !passing || w.over() != nil {
 		q.dueNow = true // the failed request has consumed the wake
-		if !transient(err) {
+		if !passing {
 			q.fail(w, err)
 		}
 		return

@@ -106,12 +106,17 @@ func (p printed) Error() string {
 	return "printed"
 }
 
-// The texts of the cause for which a wait ends, and of the store's latest error, hold up no other user
-// of the locker.
+func (p printed) Is(error) bool {
+	p.use("Is")
+	return false
+}
+
+// The texts and comparisons of the cause for which a wait ends, and of the store's latest error, hold up
+// no other user of the locker.
 func TestTextOfAnErrorHoldsUpNoOther(t *testing.T) {
 	l, store := faultyLocker(t, locktest.StartMemory(t), lock.Config{MaxWaiters: 1})
 	text := &reentering{locker: l}
-	failure := errors.Join(lock.ErrUnavailable, printed{text})
+	failure := errors.Join(printed{text}, lock.ErrUnavailable)
 	store.set(func() { store.acquire = func(context.Context, func() error) error { return failure } })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	result := make(chan error)
@@ -130,5 +135,5 @@ func TestTextOfAnErrorHoldsUpNoOther(t *testing.T) {
 	if text.failed.Load() != nil {
 		t.Error("nothing could be done meanwhile")
 	}
-	require.Equal(t, "printed (last error: lock: the store is unavailable\nprinted)", err.Error())
+	require.Equal(t, "printed (last error: printed\nlock: the store is unavailable)", err.Error())
 }
