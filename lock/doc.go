@@ -114,7 +114,7 @@ package lock
 //
 // Close, Shutdown: shutdown.go, acquire.go activity, client.go, renewal/close.go.
 // Tests: shutdown_test.go, activity_test.go, limit_test.go, client_test.go, renewal/close_test.go.
-// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555, 602.
+// Planted: 44, 54, 84, 175, 176, 177, 199, 448, 457, 501, 502, 555, 602, 635, 636.
 //
 // How long a call takes: limit.go limit, request.go Locker.requestBy(),
 // lock/internal/backoff/backoff.go Retry(), multi.go Multi.acquire(); lock/quorum/acquire.go attempt.by,

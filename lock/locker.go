@@ -126,7 +126,7 @@ type Locker struct {
 	deferral  deferral
 	cleanup   cleanup
 	confirmed confirmed
-	unlocks   activity // releases of leases in progress
+	unlocks   activity // releases in progress, of leases and of permits
 	announcer announcer
 	outcomes  struct { // counts how acquisitions ended
 		granted, byRelease, handedOff, refused, failed atomic.Int64

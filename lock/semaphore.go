@@ -74,6 +74,8 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if err := driver.ValidateName(s.name); err != nil {
 		return err
 	}
+	s.locker.unlocks.begin()
+	defer s.locker.unlocks.end()
 	h := s.hold(n)
 	h.Count, h.Semaphore.Owed = 0, true
 	u, r := s.locker.within(unended(ctx)), request{locker: s.locker, hold: h}

@@ -50,10 +50,10 @@ func (l *Locker) leftUnreleased() error {
 }
 
 // Close ends every wait with [ErrClosed], and every lease as lost with [renewal.Closed] as the
-// cause. It does not wait for holders; Shutdown does. Locks stay in the store until their
-// Unlock, which still works, or until their TTL is over. Close takes at most two
+// cause. It awaits releases in progress, not holders; Shutdown does. Locks stay in the store
+// until their Unlock, which still works, or their TTL is over. It takes at most two
 // [Config.RequestTimeout]s. It fails, as Shutdown does, if a renewal has not returned, or with
-// [ErrNotRepeated], naming permits that are not released. The store stays open.
+// [ErrNotRepeated], naming permits not released. The store stays open.
 func (l *Locker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.RequestTimeout)
 	defer cancel()
@@ -85,6 +85,7 @@ func (l *Locker) end(ctx context.Context) error {
 	err := l.watchdog.Close(ctx)
 	l.announcer.stop(ctx) // an announcement without an answer may use up ctx
 	l.active.wait(ctx)    // each may still have something to release
+	l.unlocks.wait(ctx)   // the caller may close the store next
 	l.endQueues()
 	err = errors.Join(err, l.cleanup.stop(ctx))
 	l.confirmed.stop(ctx)

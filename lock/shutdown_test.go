@@ -490,6 +490,60 @@ func TestUnlockAfterCloseReachesTheStore(t *testing.T) {
 	})
 }
 
+// Close and Shutdown return after the releases in progress: the store may be closed then, and nothing
+// is reported any more, as of a locker whose metrics were removed.
+func TestEndWaitsForReleasesInProgress(t *testing.T) {
+	ends := map[string]func(*lock.Locker) error{
+		"Close":    (*lock.Locker).Close,
+		"Shutdown": func(l *lock.Locker) error { return l.Shutdown(context.Background()) },
+	}
+	// Each takes something that no other can take, and returns its release.
+	takes := map[string]func(ctx context.Context, l *lock.Locker) (release func(context.Context) error, err error){
+		"Unlock": func(ctx context.Context, l *lock.Locker) (func(context.Context) error, error) {
+			lease, err := l.Mutex("a").TryLock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return lease.Unlock, nil
+		},
+		"Release": func(ctx context.Context, l *lock.Locker) (func(context.Context) error, error) {
+			s := l.Semaphore("b")
+			_, err := s.TrySetPermits(ctx, 2)
+			return func(ctx context.Context) error { return s.Release(ctx, 2) }, errors.Join(err, s.TryAcquire(ctx, 2))
+		},
+	}
+	for name, end := range ends {
+		for what, take := range takes {
+			t.Run(name+" during "+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := locktest.StartMemory(t)
+					store := server.Store(t)
+					ended := 0
+					l, err := lock.New(store, lock.Config{TTL: time.Hour, Observer: &observe.Observer{
+						Ended: func(context.Context, observe.Ended) { ended++ },
+					}})
+					require.NoError(t, err)
+					release, err := take(t.Context(), l)
+					require.NoError(t, err)
+					time.Sleep(time.Minute) // for the announcement of the client, and the confirmation of permits
+					server.Freeze()
+					released := make(chan error, 1)
+					go func() { released <- release(context.Background()) }()
+					synctest.Wait()
+					time.AfterFunc(driver.DefaultRequestTimeout/4, server.Thaw)
+					assert.NoError(t, end(l))
+					before := ended
+					assert.NoError(t, store.Close())
+					assert.NoError(t, <-released)
+					assert.Equal(t, before, ended, "reports after the end")
+					_, err = take(t.Context(), server.Locker(t, lock.Config{}))
+					assert.NoError(t, err, "broken promise: it is not released")
+				})
+			})
+		}
+	}
+}
+
 // Close ends a pause between requests at once, and sends no further request.
 func TestCloseDuringTheRetrysPause(t *testing.T) {
 	for name, acquire := range map[string]func(l *lock.Locker) error{

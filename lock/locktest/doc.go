@@ -46,4 +46,4 @@ package locktest
 //
 // Fleets: fleet.go, lock/locktest/internal/network/network.go.
 // Tests: fleet_test.go, process_test.go, lock/locktest/internal/network/network_test.go.
-// Planted: 365, 411.
+// Planted: 365, 411, 634.

@@ -25,8 +25,8 @@ func (f *freezer) thaw() {
 	}
 }
 
-// await waits until it is not frozen. It returns false if done is closed before.
-func (f *freezer) await(done <-chan struct{}) bool {
+// await waits until it is not frozen. It returns false if a channel is closed before.
+func (f *freezer) await(done, broken <-chan struct{}) bool {
 	for {
 		f.mu.Lock()
 		frozen := f.frozen
@@ -37,6 +37,8 @@ func (f *freezer) await(done <-chan struct{}) bool {
 		select {
 		case <-frozen:
 		case <-done:
+			return false
+		case <-broken:
 			return false
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 
 	"github.com/leasewheel/leasewheel/lock"
 	"github.com/leasewheel/leasewheel/lock/memstore"
@@ -22,15 +22,19 @@ func New(t TB, c lock.Config) *lock.Locker {
 // the test's: inside a synctest bubble it is the bubble's. Its methods are safe for concurrent
 // use.
 type Memory struct {
-	store        *memstore.Store
-	freezer      freezer
-	disconnected atomic.Bool
+	store   *memstore.Store
+	freezer freezer
+
+	mu         sync.Mutex
+	connected  context.Context // guarded by mu, like disconnect; ended by it, and replaced by Reconnect
+	disconnect context.CancelFunc
 }
 
 // StartMemory returns a memory without locks, which ends with t.
 func StartMemory(t TB) *Memory {
 	t.Helper()
 	m := &Memory{store: memstore.New()}
+	m.connected, m.disconnect = context.WithCancel(context.Background())
 	t.Cleanup(func() { _ = m.store.Close() })
 	return m
 }
@@ -78,11 +82,15 @@ func (m *Memory) Store(t TB) *memstore.Store {
 
 // outage has a request wait, or fail, while there is an outage.
 func (m *Memory) outage(ctx context.Context) error {
-	if !m.disconnected.Load() && !m.freezer.await(ctx.Done()) {
-		return fmt.Errorf("%w: %w", lock.ErrUnavailable, context.Cause(ctx))
-	}
-	if m.disconnected.Load() { // perhaps during the freeze
+	m.mu.Lock()
+	connected := m.connected
+	m.mu.Unlock()
+	thawed := m.freezer.await(ctx.Done(), connected.Done())
+	switch {
+	case connected.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", lock.ErrUnavailable, lock.ErrNotDone, errDisconnected)
+	case !thawed:
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, context.Cause(ctx))
 	}
 	return nil
 }
@@ -95,11 +103,22 @@ func (m *Memory) Freeze() { m.freezer.freeze() }
 // Thaw ends a Freeze. Requests of callers that have given up change nothing.
 func (m *Memory) Thaw() { m.freezer.thaw() }
 
-// Disconnect fails every request until Reconnect, at once, while TTLs run on.
-func (m *Memory) Disconnect() { m.disconnected.Store(true) }
+// Disconnect fails every request until Reconnect, at once, while TTLs run on; those that wait in a
+// Freeze, too.
+func (m *Memory) Disconnect() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.disconnect()
+}
 
 // Reconnect ends a Disconnect.
-func (m *Memory) Reconnect() { m.disconnected.Store(false) }
+func (m *Memory) Reconnect() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.connected.Err() != nil {
+		m.connected, m.disconnect = context.WithCancel(context.Background())
+	}
+}
 
 // Delete deletes the lock called name, as an administrator or a loss of data would. No message
 // is sent; the holder detects it at its next renewal.

@@ -99,7 +99,8 @@ func TestDisconnectAndReconnect(t *testing.T) {
 	})
 }
 
-// A request that waits for a frozen server does not arrive if its connection breaks meanwhile.
+// A request that waits for a frozen server fails at once if its connection breaks, and does not
+// arrive later.
 func TestDisconnectDuringAFreeze(t *testing.T) {
 	onEachHost(t, func(t *testing.T, server host) {
 		mutex := server.Locker(t, lock.Config{}).Mutex("a")
@@ -110,9 +111,11 @@ func TestDisconnectDuringAFreeze(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait()
+		begin := time.Now()
 		server.Disconnect()
-		server.Thaw()
 		require.ErrorIs(t, <-result, lock.ErrUnavailable)
+		require.Less(t, time.Since(begin), driver.DefaultRequestTimeout, "at once")
+		server.Thaw()
 		server.Reconnect()
 		free, err := server.Locker(t, lock.Config{}).Mutex("a").TryLock(t.Context())
 		require.NoError(t, err)

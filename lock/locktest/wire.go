@@ -63,7 +63,7 @@ func (w *wire) signal() {
 // send sends until the wire is closed.
 func (w *wire) send() {
 	for range w.more {
-		w.server.freezer.await(w.done)
+		w.server.freezer.await(w.done, nil)
 		w.mu.Lock()
 		p, closed := w.unsent, w.closed
 		w.unsent = nil
