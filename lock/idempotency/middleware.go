@@ -119,22 +119,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key, err := keyOf(r.Header)
-	if errors.Is(err, errMissing) && h.config.Optional {
+	switch {
+	case errors.Is(err, errMissing) && h.config.Optional:
 		h.next.ServeHTTP(w, r)
-		return
-	} else if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
-		return
+	case err != nil:
+		problem(http.StatusBadRequest, err.Error()).send(w)
+	default:
+		unread := cmp.Or[io.ReadCloser](r.Body, http.NoBody) // a request that a program made may have none
+		body, err := io.ReadAll(http.MaxBytesReader(w, unread, int64(h.config.MaxBody)))
+		h.answer(r, key, body, err).send(w)
 	}
-	unread := cmp.Or[io.ReadCloser](r.Body, http.NoBody) // a request that a program made may have none
-	body, err := io.ReadAll(http.MaxBytesReader(w, unread, int64(h.config.MaxBody)))
+}
+
+// answer returns the answer to a request with a key, whose body was read, perhaps with an error.
+func (h *handler) answer(r *http.Request, key string, body []byte, err error) *reply {
 	if err != nil {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok { // an outer handler's limit may be the smaller one
-			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
-			return
+			return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
 		}
-		problem(w, http.StatusBadRequest, "the body cannot be read")
-		return
+		return problem(http.StatusBadRequest, "the body cannot be read")
 	}
 	name := hash([]byte(h.scope(r, body)), []byte(key))
 	// Both targets: outer handlers change the URL, as http.StripPrefix does, and a test may have no other.
@@ -145,24 +148,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	record, err := h.replies.Load(ctx, q.name)
 	cancel()
 	if err != nil {
-		h.unavailable(w, q, err)
-		return
+		return h.unavailable(q, err)
 	}
-	if h.known(w, q, record) {
-		return
+	if known := h.known(q, record); known != nil {
+		return known
 	}
 	lease, err := h.locker.Mutex("idempotency:" + q.name).With(h.config.Lock).TryLock(r.Context())
 	switch {
 	case errors.Is(err, lock.ErrNotAcquired):
-		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusConflict, "a request with this Idempotency-Key is in progress")
+		return later(http.StatusConflict, "a request with this Idempotency-Key is in progress")
 	case err != nil:
-		h.unavailable(w, q, err)
-	default:
-		if answer := h.hold(w, q, lease); answer != nil {
-			answer.send(w)
-		}
+		return h.unavailable(q, err)
 	}
+	return h.hold(q, lease)
 }
 
 // scope returns whose key it is.
@@ -197,38 +195,34 @@ func hash(parts ...[]byte) []byte {
 	return sum.Sum(nil)
 }
 
-// known answers the request if its record does.
-func (h *handler) known(w http.ResponseWriter, q *request, r Record) bool {
+// known returns the answer to the request if its record has one, or nil.
+func (h *handler) known(q *request, r Record) *reply {
 	switch {
 	case r.Token == 0:
-		return false
+		return nil
 	case !bytes.Equal(r.Fingerprint, q.fingerprint):
-		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
-		return true
+		return problem(http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
 	case len(r.Reply) == 0:
-		return false
+		return nil
 	}
 	stored, err := decodeReply(r.Reply)
 	if err != nil {
 		h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", err)
-		problem(w, http.StatusInternalServerError, "the stored reply is damaged")
-		return true
+		return problem(http.StatusInternalServerError, "the stored reply is damaged")
 	}
 	stored.Headers.Set("Idempotent-Replayed", "true") // the handler may have set it
-	stored.send(w)
-	return true
+	return stored
 }
 
-// hold calls the handler under the lock, and returns the reply to send: a client may take long to
-// receive it. nil means that the request is answered.
-func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *reply {
+// hold calls the handler under the lock, and returns the reply to send without it: a client may take
+// long to receive it.
+func (h *handler) hold(q *request, lease *lock.Lease) *reply {
 	detached := context.WithoutCancel(q.Context())
 	defer lease.Unlock(detached) //nolint:errcheck // the locker repeats a release that fails
 	begun := Record{Token: lease.Token(), Fingerprint: q.fingerprint}
 	if begun.Token == 0 {
 		h.config.Logger.Error("idempotency: the store of the locks counts no fencing tokens")
-		problem(w, http.StatusInternalServerError, "requests with an Idempotency-Key cannot be served")
-		return nil
+		return problem(http.StatusInternalServerError, "requests with an Idempotency-Key cannot be served")
 	}
 	ctx, cancel := context.WithTimeout(detached, limit) // else a client that leaves interrupts an attempt
 	var loaded, previous Record
@@ -240,15 +234,16 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 		previous, err = h.replies.Swap(ctx, q.name, begun, h.config.Keep)
 	}
 	cancel()
-	switch {
-	case err == nil && h.known(w, q, previous):
-		return nil
-	case err == nil && (!previous.Yields(begun) || !lease.Valid()): // the store was slow, or the process stood still
-		err = cmp.Or(lease.Err(), lock.ErrLost)
+	if err == nil {
+		if known := h.known(q, previous); known != nil {
+			return known
+		}
+		if !previous.Yields(begun) || !lease.Valid() { // the store was slow, or the process stood still
+			err = cmp.Or(lease.Err(), lock.ErrLost)
+		}
 	}
 	if err != nil {
-		h.unavailable(w, q, err)
-		return nil
+		return h.unavailable(q, err)
 	}
 
 	next := h.next
@@ -266,8 +261,7 @@ func (h *handler) hold(w http.ResponseWriter, q *request, lease *lock.Lease) *re
 	}
 	if answer.final {
 		if err := h.store(detached, q, lease, answer); err != nil {
-			h.unavailable(w, q, err)
-			return nil
+			return h.unavailable(q, err)
 		}
 	}
 	return answer
@@ -298,20 +292,24 @@ func (h *handler) store(ctx context.Context, q *request, lease *lock.Lease, r *r
 }
 
 // unavailable asks for a repetition.
-func (h *handler) unavailable(w http.ResponseWriter, q *request, err error) {
+func (h *handler) unavailable(q *request, err error) *reply {
 	h.config.Logger.Error("idempotency: no reply", "record", q.name, "error", err)
-	w.Header().Set("Retry-After", "1")
-	problem(w, http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
+	return later(http.StatusServiceUnavailable, "repeat the request with the same Idempotency-Key")
 }
 
-// problem answers by RFC 9457.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
+// later is a problem that a repetition solves.
+func later(status int, detail string) *reply {
+	r := problem(status, detail)
+	r.Headers.Set("Retry-After", "1")
+	return r
+}
+
+// problem returns a reply by RFC 9457.
+func problem(status int, detail string) *reply {
 	text, _ := json.Marshal(struct { //nolint:errchkjson // texts and a number
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}{http.StatusText(status), status, detail})
-	_, _ = w.Write(text)
+	return &reply{Status: status, Headers: http.Header{"Content-Type": {"application/problem+json"}}, Text: text}
 }

@@ -327,21 +327,29 @@ func (s sending) WriteHeader(status int) {
 }
 
 // The lock is held while the handler works, not while a client receives its reply, which may
-// take for ever.
+// take for ever; nor one that another request has stored just before the lock was granted.
 func TestSlowClientHoldsNoLock(t *testing.T) {
-	var calls int
-	h := wrap(t, locktest.New(t, patient), idempotency.NewMemory(), idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
-		if calls++; calls == 1 {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-	})
-	var again *httptest.ResponseRecorder
-	slow := sending{httptest.NewRecorder(), func() { again = post(h, "k", "body") }}
-	r := httptest.NewRequest(http.MethodPost, "/orders?shop=7", strings.NewReader("body"))
-	r.Header.Set("Idempotency-Key", "k")
-	h.ServeHTTP(slow, r)
-	require.Equal(t, http.StatusBadGateway, slow.Code)
-	require.Equal(t, http.StatusOK, again.Code, "broken promise: the handler has ended")
+	stored := func(next idempotency.Record) idempotency.Record {
+		return idempotency.Record{Token: next.Token - 1, Fingerprint: next.Fingerprint, Reply: []byte(`{"Status": 200}`)}
+	}
+	for want, replies := range map[int]idempotency.Replies{
+		http.StatusBadGateway: idempotency.NewMemory(),
+		http.StatusOK:         finding{Replies: idempotency.NewMemory(), found: stored},
+	} {
+		var calls int
+		h := wrap(t, locktest.New(t, patient), replies, idempotency.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			if calls++; calls == 1 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		})
+		var again *httptest.ResponseRecorder
+		slow := sending{httptest.NewRecorder(), func() { again = post(h, "k", "body") }}
+		r := httptest.NewRequest(http.MethodPost, "/orders?shop=7", strings.NewReader("body"))
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(slow, r)
+		require.Equal(t, want, slow.Code)
+		require.Equal(t, http.StatusOK, again.Code, "broken promise: the handler has ended")
+	}
 }
 
 // A handler that has declared a longer reply, as one whose source broke off, gets its connection

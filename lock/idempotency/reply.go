@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -72,8 +71,8 @@ func (r *reply) finish() (failed bool) {
 	r.final = r.Status < 500 && r.Status != http.StatusTooManyRequests
 	n, _ := strconv.Atoi(r.Headers.Get("Content-Length"))
 	if failed = r.large || n > len(r.Text) && r.Status != http.StatusNoContent && r.Status != http.StatusNotModified; failed {
-		*r = reply{header: http.Header{}, limit: math.MaxInt, final: r.final}
-		problem(r, http.StatusInternalServerError, "the reply is too large, or incomplete")
+		p := problem(http.StatusInternalServerError, "the reply is too large, or incomplete")
+		r.Status, r.Headers, r.Text = p.Status, p.Headers, p.Text
 	}
 	drop := []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Date"}
 	for _, value := range r.Headers.Values("Connection") {
